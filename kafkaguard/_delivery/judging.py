@@ -295,6 +295,8 @@ class Judge:
         return self._errors.translate(refusal.cause, context=context, **_place(known))
 
     def _translated(self, refusal: Refusal, known: RefusalFacts) -> KafkaGuardError:
+        if isinstance(refusal.cause, KafkaGuardError):
+            return refusal.cause
         context = {"transactional": self._traits.transactional, "idempotent": False}
         return self._errors.translate(refusal.cause, context=context, **_place(known))
 

@@ -124,7 +124,7 @@ class BatchMateRefusedError(RetriableError):
 
 
 class PartitionNotThereError(FatalError):
-    """A partitioner chose a partition that does not exist; nothing was sent."""
+    """The record is for a partition that does not exist; nothing was sent."""
 
     name = "PARTITION_NOT_THERE"
     origin = "client"

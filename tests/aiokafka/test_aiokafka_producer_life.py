@@ -454,7 +454,7 @@ class TestCalls:
             error = caught.value
             assert isinstance(error, AssertionError)
             assert (kafka_topic, partition) == (error.topic, error.partition)
-            assert f"given partition {partition}, and the topic has" in str(error)
+            assert f"is for partition {partition}, and the topic has" in str(error)
             batch = producer.create_batch()
             batch.append(key=b"k", value=b"v", timestamp=None)
             with pytest.raises(errors.PartitionNotThereError):

@@ -50,6 +50,22 @@ def test_b72_a_failure_without_a_callback_is_raised_and_a_callback_looks_at_it(
     assert isinstance(caught.value, KafkaException)
 
 
+def test_a_partition_that_is_not_there_keeps_the_clients_code(
+    kafka_cluster, kafka_topic
+):
+    """In the outcome of a first record, and in what a later call raises."""
+    told = []
+    with build(kafka_cluster, kafka_topic) as producer:
+        producer.produce(
+            kafka_topic, b"v", b"k", 99, on_delivery=lambda e, _: told.append(e)
+        )
+        producer.flush(30)
+        with pytest.raises(KafkaException) as caught:
+            producer.produce(kafka_topic, b"v", b"k", 99)
+    for error in (told[0], caught.value.args[0]):
+        assert error.code() == KafkaError._UNKNOWN_PARTITION
+
+
 def test_b75_a_full_queue_is_waited_for(kafka_cluster, kafka_topic):
     """A thousand records through a queue of ten: all once, in their order."""
     told = []

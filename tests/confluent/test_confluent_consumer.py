@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -195,6 +196,28 @@ class TestConfluentConsumer(ConsumerContract):
             reader.resume(kafka_topic, 0)
             reader.read_until(lambda: len(reader.values(0)) == 3)
 
+    @pytest.mark.parametrize("on_offset_reset", ["as_client", "raise"])
+    def test_a_reset_before_the_first_record_of_a_new_group_skips_nothing(
+        self, kafka_cluster, kafka_topic, kafka_faults, on_offset_reset
+    ):
+        """It reads from the end; what is fetched and not returned yet is not lost."""
+        fill(kafka_cluster, kafka_topic, 5, partitions=[0])
+        with self.open(
+            kafka_faults.bootstrap_servers,
+            group=kafka_topic,
+            assign=[(kafka_topic, 0)],
+            policy={"on_offset_reset": on_offset_reset},
+            **{"auto.offset.reset": "latest"},
+        ) as reader:
+            reader.read_until(lambda: kafka_faults.requests("Fetch"))
+            fill(kafka_cluster, kafka_topic, 10, partitions=[0])
+            fetched = len(kafka_faults.requests("Fetch"))
+            wait_until(lambda: len(kafka_faults.requests("Fetch")) >= fetched + 3)
+            kafka_faults.on("Fetch", topic=kafka_topic).fail(1, times=1)
+            wait_until(lambda: refusals(kafka_faults, kafka_topic, 0))
+            reader.read_until(lambda: len(reader.read) == 10)
+            assert list(range(5, 15)) == [offset for _, offset, _ in reader.read]
+
     @pytest.mark.parametrize("is_assigned", [False, True])
     def test_a_commit_of_nothing_raises_as_the_client_does_and_is_no_failure(
         self, kafka_cluster, kafka_topic, is_assigned
@@ -215,6 +238,14 @@ class TestConfluentConsumer(ConsumerContract):
             reader.guarded.commit(asynchronous=True)
             reader.read_until(lambda: heard or not is_assigned)
             assert reader.events == []
+
+
+def wait_until(done):
+    """Wait, without a poll, until a condition holds."""
+    end = time.monotonic() + 30
+    while not done():
+        assert time.monotonic() < end
+        time.sleep(0.02)
 
 
 def look_ups(proxy):

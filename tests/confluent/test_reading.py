@@ -50,10 +50,9 @@ class Consumer:
         (OFFSET_INVALID, 12, True, 12),
         (OFFSET_INVALID, 30, True, 20),
         (OFFSET_INVALID, OFFSET_INVALID, True, OFFSET_BEGINNING),
-        (OFFSET_INVALID, OFFSET_INVALID, False, 20),
         (OFFSET_INVALID, KafkaException("no coordinator"), True, 20),
     ],
-    ids=["read", "committed", "behind", "no commit", "latest", "no answer"],
+    ids=["read", "committed", "behind", "no commit", "no answer"],
 )
 def test_nothing_that_was_fetched_ahead_is_passed_over(
     position, committed, is_earliest, expected
@@ -65,6 +64,16 @@ def test_nothing_that_was_fetched_ahead_is_passed_over(
     shell.go_back(P)
     shell.free(P)
     assert [20 if position < 0 else position, expected, "resume"] == client.told
+
+
+@pytest.mark.parametrize("committed", [OFFSET_INVALID, KafkaException("no answer")])
+def test_a_reset_is_the_clients_where_nobody_knows_where_reading_began(committed):
+    """It began at the end of the log, and records may be fetched and not returned."""
+    client = Consumer(committed=committed)
+    shell = Reading(client, is_earliest=False)
+    assert shell.was_reset(P, 20) is None
+    shell.free(P)
+    assert client.told == ["resume"]
 
 
 def test_a_second_reset_before_the_first_record_goes_back_as_far():

@@ -5,8 +5,10 @@ from __future__ import annotations
 import threading
 
 import pytest
+from kafka import KafkaAdminClient
+from kafka.admin import NewPartitions
 
-from kafkaguard import DeliveryFailed, DeliveryReport, errors
+from kafkaguard import Action, DeliveryFailed, DeliveryReport, errors
 from kafkaguard._delivery.dead_letters import read_headers
 from kafkaguard._retries.events import DeadLetterEvent, RejectEvent
 from tests.contracts.producer import (
@@ -16,6 +18,7 @@ from tests.contracts.producer import (
     read,
     records,
     stale_topic,
+    until,
 )
 
 DEAD_LETTER = {"on_reject": "dead_letter"}
@@ -45,6 +48,81 @@ class RejectsContract:
         topic = kafka_cluster.create_topic(config=COMPACTED)
         kafka_cluster.create_topic(f"{topic}.dlq")
         return topic
+
+    # --- partitions that do not exist -------------------------------------------------
+
+    @pytest.mark.parametrize("partition", [99, -2])
+    def test_a_partition_that_is_not_there_is_refused_by_the_call(
+        self, kafka_cluster, partition
+    ):
+        """REJECT, with what there is; records for other partitions go on."""
+        topic = kafka_cluster.create_topic(partitions=3)
+        with self.open(kafka_cluster.bootstrap_servers) as writer:
+            assert writer.outcome(writer.send(topic, b"v", b"k", partition=2)) == 0
+            with pytest.raises(errors.PartitionNotThereError) as caught:
+                writer.send(topic, b"v", b"k", partition=partition)
+            error = caught.value
+            assert (
+                error.verdict.action,
+                error.verdict.written,
+            ) == (Action.REJECT, "no")
+            assert (topic, partition) == (error.topic, error.partition)
+            assert f"partition {partition}, and the topic has 3 partitions, 0 to 2" in (
+                str(error)
+            )
+            assert writer.outcome(writer.send(topic, b"w", b"k", partition=2)) == 1
+
+    def test_a_first_record_for_a_partition_that_is_not_there_is_rejected(
+        self, kafka_cluster, kafka_topic
+    ):
+        """By the call, or by its outcome where the client asks for the topic later."""
+        with self.open(kafka_cluster.bootstrap_servers) as writer:
+            error = writer.end_of(kafka_topic, b"v", b"k", partition=99)
+        assert isinstance(error, errors.PartitionNotThereError)
+        assert "partition 99, and the topic has partition 0 only" in str(error)
+
+    def test_a_partition_that_was_just_added_is_used(self, kafka_cluster, kafka_topic):
+        """The client asks the brokers before it refuses a partition."""
+        servers = kafka_cluster.bootstrap_servers
+        with self.open(servers) as writer:
+            assert writer.outcome(writer.send(kafka_topic, b"v", b"k")) == 0
+            admin = KafkaAdminClient(bootstrap_servers=servers)
+            admin.create_partitions({kafka_topic: NewPartitions(3)})
+            # The broker itself learns it a moment after the controller.
+            until(lambda: is_seen(admin, kafka_topic, 3), 60)
+            admin.close()
+            handle = writer.send(kafka_topic, b"v", b"k", partition=2)
+            assert writer.outcome(handle) == 0
+
+    def test_a_partition_is_not_refused_where_no_broker_answers(
+        self, kafka_topic, kafka_faults
+    ):
+        """It may have been added: REFRESH, after the client's time limit."""
+        with self.open(
+            kafka_faults.bootstrap_servers,
+            policy={"max_attempts": 1},
+            delivery_timeout=3.0,
+            patience=3.0,
+        ) as writer:
+            assert writer.outcome(writer.send(kafka_topic, b"v", b"k")) == 0
+            kafka_faults.take_away(0)
+            with pytest.raises(errors.ClientMetadataError) as caught:
+                writer.send(kafka_topic, b"v", b"k", partition=2)
+            assert caught.value.verdict.action is Action.REFRESH
+            kafka_faults.bring_back(0)
+
+    def test_a_record_for_a_partition_that_is_not_there_is_a_dead_letter(
+        self, kafka_cluster, kafka_topic
+    ):
+        """As the policy says; its outcome is the error."""
+        dead = kafka_cluster.create_topic(f"{kafka_topic}.dlq")
+        with self.open(kafka_cluster.bootstrap_servers, policy=DEAD_LETTER) as writer:
+            assert writer.outcome(writer.send(kafka_topic, b"v", b"k")) == 0
+            handle = writer.send(kafka_topic, b"w", b"k", partition=99)
+            assert DeliveryReport(delivered=1, dead_lettered=1) == writer.flush()
+            error = writer.outcome(handle)
+        assert isinstance(error, errors.PartitionNotThereError)
+        assert read(kafka_cluster, dead) == [(b"k", b"w")]
 
     # --- dead letters -----------------------------------------------------------------
 
@@ -280,3 +358,9 @@ def undelivered(writer):
     assert (report.failed, report.dead_lettered, report.dropped) == (1, 0, 0)
     (error,) = report.errors
     return error
+
+
+def is_seen(admin, topic, partitions):
+    """Tell whether the broker knows so many partitions of a topic."""
+    (told,) = admin.describe_topics([topic])
+    return len(told["partitions"]) == partitions

@@ -67,7 +67,7 @@ class KafkaPythonWriter(Writer):
         """Wait on the future."""
         try:
             return handle.get(timeout).offset
-        except kafka_errors.KafkaError as error:
+        except (kafka_errors.KafkaError, errors.KafkaGuardError) as error:
             return error
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import queue
 
 import pytest
 from kafka import KafkaProducer
@@ -159,7 +160,7 @@ def test_partition_that_is_not_there_is_refused_at_once(
         assert isinstance(caught.value, ValueError)
         assert caught.value.verdict.action == "REJECT"
         assert caught.value.topic == topic
-        there = {1: "partition 0 only", 3: "0 to 2"}[partitions]
+        there = {1: "partition 0 only", 3: "3 partitions, 0 to 2"}[partitions]
         assert f"chose partition 7, and the topic has {there}; " in str(caught.value)
         assert producer.send(topic, b"v", b"0").get(20).partition == 0
 
@@ -178,6 +179,29 @@ def test_partition_that_is_not_there_can_be_set_aside(kafka_cluster, kafka_topic
             hopeless.get(20)
         said = str(caught.value)
         assert f"its dead letter for topic {kafka_topic}.dlq was not" in said
-        assert "the partitioner chose partition 8, and the topic has 0 to 7" in said
+        assert (
+            "the partitioner chose partition 8, and the topic has 8 partitions, 0 to 7"
+            in said
+        )
         report = producer.flush()
         assert (report.dead_lettered, report.failed) == (1, 1)
+
+
+def test_a_callback_does_not_wait_for_the_partitions_of_a_topic(
+    kafka_cluster, kafka_topic
+):
+    """Its own thread would receive the answer: the partition may be there, REFRESH."""
+    told = queue.SimpleQueue()
+
+    def send_another(_):
+        try:
+            producer.send(kafka_topic, b"v", b"k", partition=99)
+        except errors.KafkaGuardError as error:
+            told.put(error)
+
+    with guarded(kafka_cluster) as producer:
+        producer.send(kafka_topic, b"v", b"k").add_callback(send_another)
+        error = told.get(timeout=50)
+        assert isinstance(error, errors.ClientMetadataError)
+        assert error.verdict.action == "REFRESH"
+        assert producer.send(kafka_topic, b"v", b"k").get(20).offset == 1

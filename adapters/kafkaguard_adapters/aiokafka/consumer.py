@@ -27,10 +27,7 @@ from kafkaguard._consuming.machine import ConsumerMachine
 from kafkaguard._verdicts.verdict import Action
 from kafkaguard.errors import ClientClosedError, ClientStateError, KafkaGuardError
 from kafkaguard_adapters.aiokafka._private.consuming import names
-from kafkaguard_adapters.aiokafka._private.consuming.committing import (
-    Committing,
-    everywhere,
-)
+from kafkaguard_adapters.aiokafka._private.consuming.committing import Committing
 from kafkaguard_adapters.aiokafka._private.consuming.fetching import Fetching
 from kafkaguard_adapters.aiokafka._private.consuming.reading import (
     Reading,
@@ -47,6 +44,7 @@ from kafkaguard_adapters.consuming.closing import refuse_calls
 from kafkaguard_adapters.consuming.driver import Driver
 from kafkaguard_adapters.consuming.forks import ForkSafe, again
 from kafkaguard_adapters.consuming.own_lag import own_lag
+from kafkaguard_adapters.consuming.refused_commits import everywhere
 from kafkaguard_adapters.inside_names import warn_changed
 
 if TYPE_CHECKING:
@@ -309,12 +307,14 @@ class GuardedConsumer(ForkSafe, StandIn):
                     return await committing.once(offsets)
             except TimeoutError:
                 text = f"no answer within the policy's deadline, {limit:g} s"
-                return attempt.errors or everywhere(places, KafkaTimeoutError(text))
+                return attempt.errors or everywhere(
+                    errors, places, KafkaTimeoutError(text)
+                )
             except RequestTimedOutError:
                 text = f"no answer within request_timeout_ms, {self._seconds:g} s"
-                return everywhere(places, RequestTimedOutError(text))
+                return everywhere(errors, places, RequestTimedOutError(text))
             except KafkaError as error:
-                return everywhere(places, error)
+                return everywhere(errors, places, error)
 
         await commit_loop.commit_awaited(attempt, once, committing.owned, clock)
         if self._driver is not None:

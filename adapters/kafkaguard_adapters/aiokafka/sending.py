@@ -284,11 +284,7 @@ class Sending:
         """
         topic = topic_of(args, kwargs)
         if isinstance(error, PartitionNotThereError):
-            self.transactions.refused_at_once(error)
-            raw = moving.bytes_of(error, args, kwargs)
-            if raw is not None:
-                return self._refused(error, Place(topic), raw)
-            self.driver.raised(error)  # a batch that the application has built
+            return await self._not_there(error, client, send, args, kwargs)
         if isinstance(error, KafkaGuardError):
             raise error
         if isinstance(error, IllegalOperation) and self.shell.is_transactional:
@@ -330,6 +326,37 @@ class Sending:
             return await getattr(client, send.__name__)(*args, **kwargs)
         except Exception as error:  # noqa: BLE001 - raised again, unless handled
             return await self.not_accepted(error, client, send, args, kwargs, call)
+
+    async def _not_there(
+        self,
+        error: PartitionNotThereError,
+        client: Any,
+        send: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        """Handle a record for a partition that the client does not know.
+
+        Its knowledge may be old, so the brokers are asked first.
+        """
+        topic, partition = topic_of(args, kwargs), error.partition
+        missing: KafkaGuardError = error
+        if partition is not None:  # else a partitioner has chosen no number
+            within = self.shell.traits.delivery_timeout
+            known = await moving.fresh_partitions(client, topic, within)
+            if known is not None and partition in known:
+                return await send(*args, **kwargs)
+            is_given = isinstance(error, AssertionError)
+            theirs = AssertionError if is_given else ValueError
+            missing = told.not_there(
+                errors, topic, partition, known, theirs=theirs, is_given=is_given
+            )
+        self.transactions.refused_at_once(missing)
+        raw = moving.bytes_of(error, args, kwargs)
+        if raw is not None:
+            return self._refused(missing, Place(topic), raw)
+        self.driver.raised(missing)  # a batch that the application has built
+        raise missing
 
     def _is_being_replaced(self, topic: str) -> bool:
         """Return whether a new send would wait for, or use, another client."""

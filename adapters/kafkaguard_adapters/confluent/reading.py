@@ -64,9 +64,6 @@ class Reading:
         with suppress(KafkaException):  # not assigned any more
             if before is not None:
                 position = self._position(place)
-                if position is None:
-                    position = self._start(place, before)
-                self._starts[place] = position
                 self._consumer.seek(Place(*place, position))
             self._consumer.resume([Place(*place)])
 
@@ -78,29 +75,38 @@ class Reading:
         (found,) = self._consumer.position([Place(*place)])
         return self._starts.get(place) if found.offset < 0 else found.offset
 
-    def _start(self, place: TopicPartition, asked: int) -> int:
-        """Return where reading began in a partition that has returned no record yet."""
+    def _start(self, place: TopicPartition, asked: int) -> int | None:
+        """Return where reading began in a partition that has returned no record yet.
+
+        Returns:
+            None: at the end of the log, wherever that was at the time.
+        """
         try:
             (found,) = self._consumer.committed([Place(*place)], timeout=_COMMITTED_S)
         except KafkaException:
-            return asked
-        start: int = OFFSET_BEGINNING if self._is_earliest else asked
-        return start if found.offset < 0 else min(int(found.offset), asked)
+            return asked if self._is_earliest else None
+        if found.offset >= 0:
+            return min(int(found.offset), asked)
+        return OFFSET_BEGINNING if self._is_earliest else None
 
     def was_reset(self, place: TopicPartition, asked: int) -> int | None:
         """Record that librdkafka resets its fetch position.
 
         Returns:
             The position before the reset, for the machine to judge; None: the reset is
-            left to librdkafka.
+            left to librdkafka, also if the guard does not know where reading began. A
+            seek back would lose records that are fetched and not returned yet.
         """
         if place in self._resettable:
             self._resettable.discard(place)
             return None
         position = self._position(place)
-        if position is not None:
-            self._starts[place] = position
-        self._reset[place] = before = asked if position is None else position
+        start = self._start(place, asked) if position is None else position
+        if start is None:
+            return None
+        self._starts[place] = start
+        before = asked if position is None or position < 0 else position
+        self._reset[place] = before
         return before
 
     def go_back(self, place: TopicPartition) -> None:

@@ -17,6 +17,7 @@ from kafkaguard.errors import (
 )
 from kafkaguard_adapters.confluent.callbacks import ReportedError
 from kafkaguard_adapters.confluent.errors import errors
+from kafkaguard_adapters.confluent.shell import says_unknown_partition
 from kafkaguard_adapters.confluent.transactions import PRODUCE
 from kafkaguard_adapters.confluent.windows import OwnTicket, Ticket, plain_headers
 from kafkaguard_adapters.producing import told
@@ -304,6 +305,11 @@ class Sending:
         if shell.traits.transactional:
             context = {"transactional": True}
         refused = self._transactions.error_of(error, record.topic)
+        if refused is None and says_unknown_partition(error):
+            refused = shell.missing_partition(error, record.topic, record.partition)
+            if refused is None:
+                self._again(record)
+                return
         if refused is None:
             refused = errors.translate(error, context=context, api="Produce", **place)
         if refused.code == MESSAGE_TOO_LARGE and (raw := _bytes(refused, record)):

@@ -12,6 +12,7 @@ import logging
 import threading
 import time
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from confluent_kafka import KafkaError, KafkaException
@@ -28,20 +29,30 @@ from kafkaguard_adapters.confluent.windows import (
     Window,
     hashes,
 )
+from kafkaguard_adapters.producing import told
 from kafkaguard_adapters.producing.listening import Heard
 from kafkaguard_adapters.wire.io_thread import run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Hashable, Mapping, Sequence
+    from collections.abc import (
+        Callable,
+        Collection,
+        Coroutine,
+        Hashable,
+        Mapping,
+        Sequence,
+    )
 
     from kafkaguard._delivery.facts import (
         Answer,
         Batch,
         Raw,
+        Refusal,
     )
     from kafkaguard._delivery.machine import DeliveryMachine
     from kafkaguard._delivery.records import Record
     from kafkaguard._delivery.shell import ClientErrors
+    from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.building import Builder
     from kafkaguard_adapters.confluent.callbacks import Callbacks
     from kafkaguard_adapters.confluent.producer_settings import ProducerSettings
@@ -55,10 +66,13 @@ POLL_S = 0.05
 #: Seconds to wait for a running flush before records are sent again. A flush takes
 #: longer only if a callback of the application does.
 CALM_S = 1.0
+#: Seconds within which a broker must tell which partitions a topic has.
+ASK_S = 5.0
 #: Seconds within which a dead producer must report all of its records.
 STOP_S = 5.0
 #: Seconds in which librdkafka reports the same connection error only once.
 SUPPRESSED_S = 30.0
+_UNKNOWN_PARTITION = KafkaError._UNKNOWN_PARTITION  # noqa: SLF001 - a documented constant
 _now = time.monotonic
 _log = logging.getLogger("kafkaguard.producer")
 
@@ -221,7 +235,8 @@ class ConfluentShell(Heard):
             self._end(window)
             return
         window.due = window.since + self.traits.delivery_timeout
-        refusals = window.refusals(self._known(window))
+        topic = window.place.topic
+        refusals = self._looked_up(topic, window.refusals(self._known(window)))
         for refusal in refusals:
             report = self._failed_reports[refusal.token] = window.failed_report(
                 refusal.token
@@ -562,9 +577,47 @@ class ConfluentShell(Heard):
                 time.sleep(POLL_S)  # the guard polls meanwhile
             except KafkaException as error:
                 self.note(client, error)
-                raise errors.translate(error, api="Produce", topic=topic) from error
+                missing = None
+                if says_unknown_partition(error):
+                    missing = self.missing_partition(error, *record.place)
+                if missing is None:
+                    missing = errors.translate(error, api="Produce", topic=topic)
+                raise missing from error
             else:
                 return
+
+    def missing_partition(
+        self, error: KafkaException, topic: str, partition: int | None
+    ) -> KafkaGuardError | None:
+        """Return the error of a record whose partition the client does not know.
+
+        A broker is asked first, which also refreshes what the client knows. None: the
+        topic has the partition now.
+        """
+        return _missing(error, topic, partition, self._partitions(topic))
+
+    def _partitions(self, topic: str) -> Collection[int] | None:
+        """Ask a broker for the partitions of a topic; None: no answer."""
+        try:
+            found = self.client.list_topics(topic, timeout=ASK_S).topics[topic]
+        except KafkaException:
+            return None
+        return found.partitions or None
+
+    def _looked_up(self, topic: str, refusals: list[Refusal]) -> list[Refusal]:
+        """Return the refusals, after a look-up of partitions that were not known."""
+        if not any(says_unknown_partition(each.cause) for each in refusals):
+            return refusals
+        known = self._partitions(topic)
+        return [
+            replace(
+                each,
+                cause=_missing(each.cause, topic, each.partition, known) or each.cause,
+            )
+            if says_unknown_partition(each.cause)
+            else each
+            for each in refusals
+        ]
 
     def send_now(self) -> None:
         """Close the windows of records that are sent again, so that serving flushes."""
@@ -639,6 +692,24 @@ class ConfluentShell(Heard):
         # confluent-kafka may raise a SystemError that hides a KafkaException.
         except (KafkaException, SystemError) as error:
             _log.warning("closing the client failed (%s)", error)
+
+
+def says_unknown_partition(error: KafkaException) -> bool:
+    """Return whether a client does not know the partition of a record."""
+    said = error.args[0] if error.args else None
+    return isinstance(said, KafkaError) and said.code() == _UNKNOWN_PARTITION
+
+
+def _missing(
+    error: KafkaException,
+    topic: str,
+    partition: int | None,
+    known: Collection[int] | None,
+) -> KafkaGuardError | None:
+    """Return the error of a record for a partition; None: the topic has it."""
+    if known is not None and partition in known:
+        return None
+    return told.not_there(errors, topic, partition, known, theirs=error)
 
 
 def produce_of(client: Any) -> Callable[..., None]:

@@ -12,7 +12,7 @@ from kafka.structs import OffsetAndTimestamp
 
 from kafkaguard._cluster.offsets import EARLIEST, LATEST
 from kafkaguard._cluster.reports import as_partition, raise_gravest
-from kafkaguard._consuming.commits import OFFSET_COMMIT, CommitRun, failed_event
+from kafkaguard._consuming.commits import CommitRun, failed_event
 from kafkaguard._consuming.machine import ConsumerMachine
 from kafkaguard._verdicts.verdict import Action
 from kafkaguard.errors import KafkaGuardError
@@ -23,6 +23,7 @@ from kafkaguard_adapters.consuming.blocking import BlockingConsumer
 from kafkaguard_adapters.consuming.closing import refuse_calls
 from kafkaguard_adapters.consuming.driver import Driver
 from kafkaguard_adapters.consuming.forks import again
+from kafkaguard_adapters.consuming.refused_commits import everywhere
 from kafkaguard_adapters.inside_names import warn_changed
 from kafkaguard_adapters.kafka_python._private.consuming import names
 from kafkaguard_adapters.kafka_python._private.consuming.committing import Committing
@@ -269,9 +270,9 @@ class GuardedConsumer(PublicConsumer):
             try:
                 return self._committing.once(wanted, left * _MS)
             except KafkaTimeoutError as error:
-                return attempt.errors or _everywhere(wanted, error)
+                return attempt.errors or everywhere(errors, wanted, error)
             except KafkaError as error:
-                return _everywhere(wanted, error)
+                return everywhere(errors, wanted, error)
 
         commit_loop.commit(attempt, once, self._committing.owned)
         self._driver.note(attempt.event())
@@ -325,18 +326,6 @@ class GuardedConsumer(PublicConsumer):
 
 def _ours(error: BaseException) -> KafkaGuardError:
     return error if isinstance(error, KafkaGuardError) else errors.translate(error)
-
-
-def _everywhere(
-    offsets: Collection[Any], error: BaseException
-) -> dict[TopicPartition, KafkaGuardError]:
-    """Return an error for each partition of a commit."""
-    return {
-        as_partition(place): errors.translate(
-            error, api=OFFSET_COMMIT, topic=place.topic, partition=place.partition
-        )
-        for place in offsets
-    }
 
 
 def _as_client(error: KafkaGuardError) -> KafkaGuardError:

@@ -296,11 +296,48 @@ class Sending:
         if isinstance(error, KafkaError):
             refused = self.error_of(error, record.topic, record.partition)
             return self._refused(refused, record)
-        if isinstance(error, PartitionNotThereError):
-            self.transactions.refused_at_once(error)
-            return self._refused(error, record)
+        if isinstance(error, ValueError) and self._lacks(error, producer, record):
+            missing = self._refresh(error, producer, record, timeout)
+            if missing is None:
+                return self.send(*record, timeout=timeout)
+            self.transactions.refused_at_once(missing)
+            return self._refused(missing, record)
         self.transactions.refused_at_once(told.not_taken(errors, error, record.topic))
         raise error
+
+    def _lacks(self, error: ValueError, producer: Any, record: SendArguments) -> bool:
+        """Return whether the client has refused a record for its partition."""
+        if isinstance(error, PartitionNotThereError):  # chosen by a partitioner
+            return True
+        known = reading.partitions_of(producer, record.topic)
+        return record.partition is not None and record.partition not in known
+
+    def _refresh(
+        self,
+        error: ValueError,
+        producer: Any,
+        record: SendArguments,
+        timeout: float | None,
+    ) -> KafkaGuardError | None:
+        """Look for a partition in new metadata; return None if the topic has it now."""
+        partition, is_given = record.partition, True
+        if isinstance(error, PartitionNotThereError):
+            partition, is_given = error.partition, False
+            if partition is None:  # the partitioner chose something else than a number
+                return error
+        is_callback = reading.is_sender_thread(producer)  # which receives the answer
+        within = 0.0 if is_callback else self._time_limit(timeout).seconds
+        known = moving.fresh_partitions(producer, record.topic, within)
+        if known is not None and partition in known:
+            return None
+        return told.not_there(
+            errors,
+            record.topic,
+            partition,
+            known,
+            theirs=ValueError,
+            is_given=is_given,
+        )
 
     def _is_replaced(self, producer: Any) -> bool:
         """Return whether a replacement of the producer is available or being built."""

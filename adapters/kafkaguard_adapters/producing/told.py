@@ -10,6 +10,7 @@ from kafkaguard._verdicts.classification import classify
 from kafkaguard._verdicts.verdict import Action, RuleInfo, Verdict
 from kafkaguard.errors import (
     ClientClosedError,
+    ClientMetadataError,
     ClientStateError,
     ClientTimeoutError,
     PartitionNotThereError,
@@ -118,9 +119,10 @@ def not_there(
     errors: ClientErrors,
     topic: str,
     partition: Any,
-    known: Collection[int],
+    known: Collection[int] | None,
     *,
-    is_given: bool = False,
+    theirs: type[BaseException] | BaseException,
+    is_given: bool = True,
 ) -> KafkaGuardError:
     """Make the error for a partition that the topic does not have.
 
@@ -128,20 +130,26 @@ def not_there(
         errors: Makes the client's errors.
         topic: The topic.
         partition: The partition that does not exist.
-        known: The partitions that the topic has.
-        is_given: Whether the caller named the partition (then aiokafka would raise an
-            AssertionError) or a partitioner chose it.
+        known: The partitions that the topic has; None: no broker has told.
+        theirs: The client's own exception, or its class if it has raised none.
+        is_given: Whether the caller named the partition, or a partitioner chose it.
     """
-    chose = "send() was given" if is_given else "the partitioner chose"
-    there = "partition 0 only" if len(known) == 1 else f"0 to {max(known)}"
-    return errors.make(
-        PartitionNotThereError,
-        f"{chose} partition {partition!r}, and the topic has {there}; nothing was sent",
-        theirs=AssertionError if is_given else ValueError,
-        api="Produce",
-        topic=topic,
-        partition=partition if isinstance(partition, int) else None,
-    )
+    chose = "the record is for" if is_given else "the partitioner chose"
+    made: type[KafkaGuardError] = PartitionNotThereError
+    if known is None:
+        made = ClientMetadataError
+        there = "the client does not know it, and no broker said whether it exists now"
+    elif len(known) == 1:
+        there = "the topic has partition 0 only"
+    else:
+        there = f"the topic has {len(known)} partitions, 0 to {max(known)}"
+    text = f"{chose} partition {partition!r}, and {there}; nothing was sent"
+    number = partition if isinstance(partition, int) else None
+    place: dict[str, Any] = {"api": "Produce", "topic": topic, "partition": number}
+    if isinstance(theirs, type):
+        return errors.make(made, text, theirs=theirs, **place)
+    verdict = classify(made(), api="Produce")
+    return errors.translate(theirs, message=text, verdict=verdict, **place)
 
 
 def not_taken(errors: ClientErrors, error: Exception, topic: Any) -> KafkaGuardError:

@@ -287,12 +287,12 @@ RULES: tuple[Rule, ...] = (
     rule(
         "partition-not-there",
         Action.REJECT,
-        "the topic does not have the partition that the partitioner chose: correct "
-        "the partitioner; other partitions can go on",
+        "the topic does not have this partition: correct the number or the "
+        "partitioner; other partitions can go on",
         on=(e.PartitionNotThereError,),
         scenario=(
-            "A partitioner uses a wrong number of partitions. A client keeps such a "
-            "record until its time is over."
+            "An application or its partitioner uses a wrong number of partitions, also "
+            "after the client has asked the brokers again."
         ),
         source="KafkaProducer.partition: Invalid partition given with record",
     ),

@@ -9,6 +9,7 @@ bytes of a record again, and has no time limit for the end of a transaction.
 from __future__ import annotations
 
 import inspect
+import threading
 import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
@@ -81,17 +82,14 @@ def look_at_appends(producer: Any, kept_out: Callable[[str, int, Raw], Any]) -> 
     accumulator.append = look_and_append
 
 
-def check_partitioner(
-    producer: Any, make_error: Callable[[str, Any, set[int]], Exception]
-) -> None:
+def check_partitioner(producer: Any, make_error: Callable[..., Exception]) -> None:
     """Refuse a partition from the application's partitioner that does not exist.
 
     The client would take the record, and keep it until ``delivery_timeout_ms``.
 
     Args:
         producer: The client's producer. The client's own partitioners are not checked.
-        make_error: Makes the error from the topic, the partition and the partitions
-            that exist.
+        make_error: Makes the error, as ``told.not_there``.
     """
     if type(producer.config["partitioner"]).__module__.startswith("kafka."):
         return
@@ -109,7 +107,9 @@ def check_partitioner(
         if partition is None and chosen is not None:
             known = partitions_of(topic)
             if known is not None and chosen not in known:
-                raise make_error(topic, chosen, known)
+                raise make_error(
+                    topic, chosen, known, theirs=ValueError, is_given=False
+                )
         return chosen
 
     producer._partition = choose_and_check
@@ -214,6 +214,25 @@ def wait_for_topic(producer: Any, topic: str, timeout: float) -> None:
     """
     limit = min(timeout * 1000, producer.config["max_block_ms"])
     producer._wait_on_metadata(topic, limit)
+
+
+def fresh_partitions(producer: Any, topic: str, timeout: float) -> set[int] | None:
+    """Ask for new metadata; return a topic's partitions, or None if none came in time.
+
+    Args:
+        producer: The client's producer.
+        topic: The topic.
+        timeout: Time limit in seconds; 0: only ask.
+    """
+    done = threading.Event()
+    future = producer._metadata.request_update()
+    future.add_both(lambda _: done.set())
+    producer._sender.wakeup()
+    done.wait(timeout)
+    if not future.succeeded():
+        return None
+    known: set[int] | None = producer._metadata.partitions_for_topic(topic)
+    return known
 
 
 @contextmanager

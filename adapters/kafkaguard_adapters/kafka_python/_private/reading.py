@@ -333,6 +333,11 @@ def has_connection(producer: Any) -> bool:
     return any(client.connected(b.node_id) for b in producer._metadata.brokers())
 
 
+def partitions_of(producer: Any, topic: str) -> set[int]:
+    """Return the partitions of a topic that the producer knows."""
+    return producer._metadata.partitions_for_topic(topic) or set()
+
+
 def is_denied(producer: Any, topic: str) -> bool:
     """Return whether the brokers have said that this user may not see a topic."""
     return topic in producer._metadata.unauthorized_topics

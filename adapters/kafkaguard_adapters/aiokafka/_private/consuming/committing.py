@@ -17,16 +17,15 @@ from typing import TYPE_CHECKING, Any
 from aiokafka.errors import KafkaError
 from aiokafka.protocol.commit import OffsetCommitRequest
 
-from kafkaguard._cluster.reports import TopicPartition
-from kafkaguard._consuming.commits import OFFSET_COMMIT, may_pass
+from kafkaguard._consuming.commits import may_pass
 from kafkaguard_adapters.aiokafka.errors import errors
+from kafkaguard_adapters.consuming import refused_commits
+from kafkaguard_adapters.consuming.refused_commits import everywhere
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
-    from kafkaguard.errors import KafkaGuardError
-
-    Refused = dict[TopicPartition, KafkaGuardError]
+    from kafkaguard_adapters.consuming.refused_commits import Refused
 
 
 @dataclass(slots=True)
@@ -117,7 +116,7 @@ class Committing:
         try:
             await self._do(assignment, offsets)
         except KafkaError as error:
-            refused = attempt.refused or everywhere(offsets, error)
+            refused = attempt.refused or everywhere(errors, offsets, error)
             self._tell(refused)
             if not may_pass(refused):  # a transient error must not end the client
                 raise
@@ -129,22 +128,5 @@ class Committing:
         response = await self._send(request)
         attempt = _ATTEMPT.get()
         if attempt is not None and isinstance(request, OffsetCommitRequest):
-            attempt.refused = {
-                TopicPartition(topic, partition): errors.make(
-                    code, api=OFFSET_COMMIT, topic=topic, partition=partition
-                )
-                for topic, parts in response.topics
-                for partition, code in parts
-                if code
-            }
+            attempt.refused = refused_commits.refused(errors, response)
         return response
-
-
-def everywhere(places: Iterable[Any], error: BaseException) -> Refused:
-    """Return the same error for each partition of a commit."""
-    return {
-        TopicPartition(*place): errors.translate(
-            error, api=OFFSET_COMMIT, topic=place[0], partition=place[1]
-        )
-        for place in places
-    }

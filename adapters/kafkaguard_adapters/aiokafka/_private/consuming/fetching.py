@@ -28,13 +28,12 @@ from kafkaguard._consuming.machine import (
 )
 from kafkaguard._verdicts.verdict import Action
 from kafkaguard_adapters.aiokafka.errors import errors
+from kafkaguard_adapters.consuming.answers_shell import AnswersShell
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from kafkaguard._consuming.standing import Reader
     from kafkaguard.errors import KafkaGuardError
-    from kafkaguard_adapters.consuming.driver import Driver
 
 _log = logging.getLogger("kafkaguard.consumer")
 #: Least seconds that the fetcher sleeps between two rounds.
@@ -66,23 +65,18 @@ class _Listening:
         return response
 
 
-class Fetching:
+class Fetching(AnswersShell):
     """The shell of an ``AIOKafkaConsumer`` that was started.
 
     Args:
         consumer: The client's consumer.
     """
 
-    driver: Driver
-
     def __init__(self, consumer: Any) -> None:
+        super().__init__(reads_followers=bool(consumer._client_rack))
         self._client = consumer._client
         self._subscription = consumer._subscription
         self._fetcher = fetcher = consumer._fetcher
-        # A follower may be behind the leader: then the client itself asks the leader.
-        self._judges_resets = not consumer._client_rack
-        self._held: set[Any] = set()
-        self._resettable: set[Any] = set()
         self._choose = fetcher._get_actions_per_node
         fetcher._get_actions_per_node = self._get_actions
         fetcher._client = _Listening(fetcher._client, self)
@@ -94,21 +88,6 @@ class Fetching:
         assigned: Collection[TopicPartition] = self._subscription.assigned_partitions()
         return assigned
 
-    def hold(self, place: TopicPartition) -> None:
-        """Hide a partition from the fetcher."""
-        self._held.add(place)
-
-    def free(self, place: TopicPartition) -> None:
-        """Stop hiding a partition from the fetcher."""
-        self._held.discard(place)
-
-    def let_reset(self, place: TopicPartition) -> None:
-        """Leave the next answer "out of range" to the client."""
-        self._resettable.add(place)
-
-    def restart(self, places: Collection[TopicPartition]) -> None:
-        """Do nothing: this client repeats its look-ups until they succeed."""
-
     def fail(self, place: TopicPartition, error: KafkaGuardError) -> None:
         """Let the next read of a partition raise an error."""
         fetcher = self._fetcher
@@ -118,10 +97,6 @@ class Fetching:
         fetcher._set_error(own, error)
         for waiter in list(fetcher._fetch_waiters):
             fetcher._notify(waiter)
-
-    def readers(self) -> Mapping[TopicPartition, Reader]:
-        """Return nothing: this shell reads each answer."""
-        return {}
 
     def wake(self) -> None:
         """Wake up the fetcher, so that it does what is due."""
@@ -183,12 +158,8 @@ class Fetching:
             return False
         if not self._is_current(place, position):
             return False
-        if code == OUT_OF_RANGE:
-            if place in self._resettable:
-                self._resettable.discard(place)
-                return False
-            if not self._judges_resets:
-                return False
+        if code == OUT_OF_RANGE and self.lets_client_reset(place):
+            return False
         self._refused(place, Refusal(code, position=position))
         return True
 

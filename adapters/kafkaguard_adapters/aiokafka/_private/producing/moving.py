@@ -340,8 +340,7 @@ def check_partitioner(producer: Any, make_error: Callable[..., Exception]) -> No
 
     Args:
         producer: The producer.
-        make_error: Makes the error, from the topic, the partition, the existing
-            partitions and whether the call has named the partition.
+        make_error: Makes the error, as ``told.not_there``.
     """
     trusted = type(producer._partitioner).__module__.startswith("aiokafka.")
     choose = producer._partition
@@ -370,12 +369,29 @@ def check_partitioner(producer: Any, make_error: Callable[..., Exception]) -> No
         known = partitions_of(topic)
         if known is None or chosen in known:
             return chosen
-        error: Any = make_error(topic, chosen, known, is_given=is_given)
+        theirs = AssertionError if is_given else ValueError
+        error: Any = make_error(topic, chosen, known, theirs=theirs, is_given=is_given)
         if not (serialized_key is None and serialized_value is None):
             error.kafkaguard_raw = Raw(serialized_key, serialized_value)
         raise error
 
     producer._partition = choose_and_check
+
+
+async def fresh_partitions(producer: Any, topic: str, within: float) -> set[int] | None:
+    """Ask for new metadata; return a topic's partitions, or None if none came in time.
+
+    Args:
+        producer: The producer.
+        topic: The topic.
+        within: Time limit in seconds.
+    """
+    client, known = producer.client, None
+    with suppress(TimeoutError):
+        async with asyncio.timeout(within):
+            if await client.force_metadata_update():
+                known = client.cluster.partitions_for_topic(topic)
+    return known
 
 
 def keep_large_records(producer: Any) -> None:

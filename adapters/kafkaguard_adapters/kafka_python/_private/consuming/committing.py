@@ -14,13 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from kafka.errors import KafkaError
 
-from kafkaguard._cluster.reports import TopicPartition
 from kafkaguard._consuming.commits import OFFSET_COMMIT
+from kafkaguard_adapters.consuming import refused_commits
+from kafkaguard_adapters.consuming.refused_commits import everywhere
 from kafkaguard_adapters.kafka_python.errors import errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from kafkaguard._cluster.reports import TopicPartition
     from kafkaguard.errors import KafkaGuardError
 
     #: Called with the errors of a refused commit, and whether the user made the commit.
@@ -108,7 +110,9 @@ class Committing:
         if not isinstance(outcome, Exception):
             return outcome
         if not getattr(outcome, "was_answered", False):
-            self._tell(_everywhere(offsets, outcome), id(offsets) in self._by_user)
+            self._tell(
+                everywhere(errors, offsets, outcome), id(offsets) in self._by_user
+            )
         return errors.translate(outcome, api=OFFSET_COMMIT)
 
     def _handle_response(self, offsets: Any, send_time: Any, response: Any) -> None:
@@ -116,32 +120,9 @@ class Committing:
         try:
             self._handle(offsets, send_time, response)
         except KafkaError as error:
-            refused = _refused(response)
+            refused = refused_commits.refused(errors, response)
             if offsets is self._awaited:
                 raise _AnsweredError(refused) from error
             error.was_answered = True
             self._tell(refused, id(offsets) in self._by_user)
             raise
-
-
-def _refused(response: Any) -> dict[TopicPartition, KafkaGuardError]:
-    return {
-        TopicPartition(topic, partition): errors.make(
-            code, api=OFFSET_COMMIT, topic=topic, partition=partition
-        )
-        for topic, partitions in response.topics
-        for partition, code in partitions
-        if code
-    }
-
-
-def _everywhere(
-    offsets: Any, error: Exception
-) -> dict[TopicPartition, KafkaGuardError]:
-    """Return an error for each partition of a commit."""
-    return {
-        TopicPartition(*place): errors.translate(
-            error, api=OFFSET_COMMIT, topic=place.topic, partition=place.partition
-        )
-        for place in offsets
-    }

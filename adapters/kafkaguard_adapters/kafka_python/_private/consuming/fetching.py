@@ -19,38 +19,31 @@ from kafka.errors import Cancelled, KafkaError
 
 from kafkaguard._cluster.reports import TopicPartition
 from kafkaguard._consuming.machine import LIST_OFFSETS, OUT_OF_RANGE, Refusal
+from kafkaguard_adapters.consuming.answers_shell import AnswersShell
 from kafkaguard_adapters.kafka_python.errors import errors
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection
 
     from kafkaguard._consuming.commands import Command
-    from kafkaguard._consuming.standing import Reader
     from kafkaguard.errors import KafkaGuardError
-    from kafkaguard_adapters.consuming.driver import Driver
 
 _MS = 1000
 
 
-class Fetching:
+class Fetching(AnswersShell):
     """The shell of a ``KafkaConsumer``; it replaces some of the client's methods.
 
     Args:
         consumer: The client's consumer.
     """
 
-    driver: Driver
-
     def __init__(self, consumer: Any) -> None:
+        super().__init__(reads_followers=bool(consumer.config["client_rack"]))
         self._subscription = consumer._subscription
         fetcher = consumer._fetcher
         self._cluster = fetcher._manager.cluster
-        self._held: frozenset[Any] = frozenset()
-        self._resettable: set[Any] = set()
         self._failures: deque[KafkaGuardError] = deque()
-        # With client_rack, reads may go to a follower that is behind its leader. The
-        # client then handles "out of range" itself: it asks the leader.
-        self._judges_resets = not consumer.config["client_rack"]
         self._fetch_records = fetcher.fetch_records
         self._parse = fetcher._parse_fetched_data
         self._fetchable = fetcher._fetchable_partitions
@@ -71,28 +64,9 @@ class Fetching:
         """Return the assigned partitions."""
         return frozenset(self._subscription.assignment)
 
-    def hold(self, place: TopicPartition) -> None:
-        """Stop fetching a partition."""
-        self._held |= {place}
-
-    def free(self, place: TopicPartition) -> None:
-        """Fetch a partition again."""
-        self._held -= {place}
-
-    def let_reset(self, place: TopicPartition) -> None:
-        """Leave the next answer "out of range" to the client."""
-        self._resettable.add(place)
-
-    def restart(self, places: Collection[TopicPartition]) -> None:
-        """Do nothing: this client repeats its look-ups until they succeed."""
-
     def fail(self, place: TopicPartition, error: KafkaGuardError) -> None:  # noqa: ARG002 - the error names the partition
         """Raise an error from the poll that is running, or from the next one."""
         self._failures.append(error)
-
-    def readers(self) -> Mapping[TopicPartition, Reader]:
-        """Return nothing, because this shell reports each answer."""
-        return {}
 
     def wake(self) -> None:
         """Do nothing: the next fetch comes within ``fetch_max_wait_ms``."""
@@ -151,12 +125,8 @@ class Fetching:
         position = self._subscription.assignment[place].position
         if position is None or position.offset != completed_fetch.fetched_offset:
             return True
-        if completed_fetch.partition_data.error_code != OUT_OF_RANGE:
-            return False
-        if place in self._resettable:
-            self._resettable.discard(place)
-            return True
-        return not self._judges_resets
+        is_out_of_range = completed_fetch.partition_data.error_code == OUT_OF_RANGE
+        return is_out_of_range and self.lets_client_reset(place)
 
     def _choose(self) -> list[Any]:
         """Choose the partitions to fetch; this runs on the client's own thread."""
