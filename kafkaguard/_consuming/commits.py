@@ -62,21 +62,32 @@ def failed_event(
     *,
     kind: Kind,
     client: str,
-) -> CommitFailedEvent:
+) -> CommitFailedEvent | None:
     """Make the event of a commit that failed.
 
     Args:
         policy: The policy in force.
-        errors: The error of each refused partition, at least one.
+        errors: The error of each refused partition.
         kind: How the commit was made.
         client: The client library.
+
+    Returns:
+        The event. None: no partition failed; an error that is only a notice, such as
+        librdkafka's "nothing to commit", is no failure.
     """
-    error = max(errors.values(), key=lambda each: _SEVERITY[each.verdict.action])
+    failed = {
+        place: error
+        for place, error in errors.items()
+        if error.verdict.action is not Action.IGNORE
+    }
+    if not failed:
+        return None
+    error = max(failed.values(), key=lambda each: _SEVERITY[each.verdict.action])
     return CommitFailedEvent(
         policy=policy.name,
         policy_id=policy.policy_id,
         context=CallContext(api=OFFSET_COMMIT, topic=error.topic, client=client),
-        errors=dict(errors),
+        errors=failed,
         error=error,
         action=error.verdict.action,
         kind=kind,
@@ -168,8 +179,8 @@ class CommitRun:
         actions = {self._ruling(error).action for error in errors.values()}
         return len(errors) > 1 and not actions & _ABOUT_THE_GROUP
 
-    def event(self) -> CommitFailedEvent:
-        """Make the event for the failed commit."""
+    def event(self) -> CommitFailedEvent | None:
+        """Make the event for the commit; None: it did not fail."""
         return failed_event(self._policy, self.errors, kind="sync", client=self._client)
 
     def _ruling(self, error: KafkaGuardError) -> Ruling:

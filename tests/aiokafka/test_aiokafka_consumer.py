@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 from contextlib import contextmanager
 from functools import partial
+from inspect import isawaitable
 
 import pytest
 from aiokafka.consumer.fetcher import Fetcher, PartitionRecords
@@ -24,12 +26,13 @@ class AiokafkaReader(Reader):
         self.run = loop.run_until_complete
 
     def call(self, name, *args):
-        """Call what does not wait, but wants a running loop."""
+        """Call a method within the loop, and await what it returns."""
 
         async def call():
-            getattr(self.guarded, name)(*args)
+            answer = getattr(self.guarded, name)(*args)
+            return await answer if isawaitable(answer) else answer
 
-        self.run(call())
+        return self.run(call())
 
     def poll(self, seconds):
         """Poll once."""
@@ -111,6 +114,17 @@ class TestAiokafkaConsumer(AnswersContract):
     client_error = aiokafka_errors.KafkaError
     rejoin_error = aiokafka_errors.CommitFailedError
     closed_error = aiokafka_errors.ConsumerStoppedError
+    answers_closed = frozenset(
+        {
+            "assignment",
+            "highwater",
+            "last_poll_timestamp",
+            "last_stable_offset",
+            "partitions_for_topic",
+            "paused",
+            "subscription",
+        }
+    )
 
     @contextmanager
     def open(
@@ -392,3 +406,41 @@ async def test_codes_that_the_client_loses_arrive(kafka_cluster, kafka_faults, c
         caught.value.partition,
     )
     assert isinstance(caught.value, aiokafka_errors.KafkaError)
+
+
+@pytest.mark.parametrize(
+    ("deadline", "request_timeout_ms", "expected"),
+    [
+        (2.0, 6000, r"no answer within the policy's deadline, 2 s"),
+        (6.0, 4000, r"no answer within request_timeout_ms, 4 s"),
+    ],
+)
+async def test_a_commit_without_an_answer_ends_in_time_and_leaves_nothing_behind(
+    kafka_cluster,
+    kafka_topic,
+    kafka_faults,
+    caplog,
+    deadline,
+    request_timeout_ms,
+    expected,
+):
+    """The client alone never ends; the error says how long nobody has answered."""
+    client = AIOKafkaConsumer(
+        bootstrap_servers=kafka_faults.bootstrap_servers,
+        group_id=kafka_topic,
+        enable_auto_commit=False,
+        request_timeout_ms=request_timeout_ms,
+    )
+    async with guard(client, policy={"deadline": deadline}) as consumer:
+        place = TopicPartition(kafka_topic, 0)
+        consumer.assign([place])
+        await consumer.commit({place: 0})  # now there is a coordinator
+        kafka_faults.on("OffsetCommit").drop()
+        async with asyncio.timeout(60):
+            with pytest.raises(errors.RetriableError, match=expected) as caught:
+                await consumer.commit({place: 0})
+        assert (caught.value.topic, caught.value.partition) == place
+        assert isinstance(caught.value, aiokafka_errors.KafkaError)
+    await asyncio.sleep(0.1)  # so that the client's own task ends
+    gc.collect()
+    assert "never retrieved" not in caplog.text

@@ -102,6 +102,7 @@ class TestConfluentConsumer(ConsumerContract):
     client_error = confluent_kafka.KafkaException
     rejoin_error = confluent_kafka.KafkaException
     closed_error = RuntimeError
+    answers_closed = frozenset()
     sees_answers = False
 
     @contextmanager
@@ -193,6 +194,27 @@ class TestConfluentConsumer(ConsumerContract):
             assert (reader.values(1), len(reader.values(2))) == ([b"2"], 3)
             reader.resume(kafka_topic, 0)
             reader.read_until(lambda: len(reader.values(0)) == 3)
+
+    @pytest.mark.parametrize("is_assigned", [False, True])
+    def test_a_commit_of_nothing_raises_as_the_client_does_and_is_no_failure(
+        self, kafka_cluster, kafka_topic, is_assigned
+    ):
+        """`_NO_OFFSET` is a notice: the verdict is IGNORE, and there is no event."""
+        heard = []
+        with self.open(
+            kafka_cluster.bootstrap_servers,
+            group=kafka_topic,
+            assign=[(kafka_topic, 0)] * is_assigned,
+            on_commit=lambda error, _: heard.append(error.code()),
+        ) as reader:
+            with pytest.raises(errors.ClientNoticeError) as caught:
+                reader.guarded.commit(asynchronous=False)
+            assert caught.value.args[0].code() == confluent_kafka.KafkaError._NO_OFFSET
+            assert isinstance(caught.value, confluent_kafka.KafkaException)
+            assert caught.value.verdict.action is Action.IGNORE
+            reader.guarded.commit(asynchronous=True)
+            reader.read_until(lambda: heard or not is_assigned)
+            assert reader.events == []
 
 
 def look_ups(proxy):

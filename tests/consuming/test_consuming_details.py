@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import pytest
 
@@ -396,6 +397,13 @@ class TestCommits:
                 event.context.topic,
                 event.context.client,
             ) == ("OffsetCommit", "t", "a-client")
+
+    def test_a_commit_of_nothing_has_not_failed(self):
+        """Librdkafka says "no offset stored"; only the other partitions failed."""
+        nothing, denied = commit_error(-168), commit_error(29)
+        told = partial(failed_event, RetryPolicy(), kind="async", client="a-client")
+        assert told({}) is told({HERE: nothing}) is None
+        assert {THERE: denied} == told({HERE: nothing, THERE: denied}).errors
 
     def test_a_commit_that_was_waited_for_is_a_sync_one(self):
         """With what was refused last."""

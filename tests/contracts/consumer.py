@@ -57,6 +57,10 @@ class Reader:
         self.close()
         return [value.decode() for _, _, value in self.read]
 
+    def call(self, name, *args):
+        """Call a method, and wait for what it returns."""
+        return getattr(self.guarded, name)(*args)
+
     def assign(self, places):
         """Assign partitions."""
         raise NotImplementedError
@@ -128,6 +132,8 @@ class ConsumerContract:
     client_class: type
     client_name: str
     client_error: type[BaseException]
+    #: The methods that a closed client answers from memory.
+    answers_closed: frozenset[str]
     #: The client reports the result of each read, so the guard sees all codes.
     sees_answers = True
 
@@ -652,6 +658,32 @@ class ConsumerContract:
             assert time.monotonic() - started < 30
             assert isinstance(caught.value, errors.ClientClosedError)
             assert isinstance(caught.value, self.closed_error)
+
+    def test_every_call_of_a_closed_consumer_says_so(self, kafka_cluster, kafka_topic):
+        """Only what the client still knows is answered; nothing is done in silence."""
+        servers = kafka_cluster.bootstrap_servers
+        with self.open(servers, assign=[(kafka_topic, 0)], group=kafka_topic) as reader:
+            reader.close()
+            names = {
+                name
+                for name in dir(self.client_class)
+                if name[0] != "_" and callable(getattr(self.client_class, name))
+            }
+            names -= {"close", "stop"}
+            answered = {name for name in names if not self.is_closed_for(reader, name)}
+            assert self.answers_closed == answered
+
+    def is_closed_for(self, reader, name):
+        """Return whether a call fails because the client is closed."""
+        for arguments in ((), (None,), (None, None)):
+            try:
+                reader.call(name, *arguments)
+            except errors.ClientClosedError as error:
+                assert isinstance(error, self.closed_error)
+                return True
+            except Exception:  # the client looks at its arguments
+                continue
+        return False
 
     def test_closing_ends_in_time_where_the_broker_is_away(
         self, kafka_cluster, kafka_topic

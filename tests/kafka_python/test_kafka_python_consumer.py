@@ -70,6 +70,19 @@ class TestKafkaPythonConsumer(AnswersContract):
     client_error = kafka_errors.KafkaError
     rejoin_error = kafka_errors.CommitFailedError
     closed_error = kafka_errors.IllegalStateError
+    answers_closed = frozenset(
+        {
+            "assignment",
+            "bootstrap_connected",
+            "group_metadata",
+            "highwater",
+            "metrics",
+            "partitions_for_topic",
+            "paused",
+            "position",
+            "subscription",
+        }
+    )
 
     @contextmanager
     def open(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
 from asyncio import get_running_loop
 from functools import wraps
 from operator import attrgetter
@@ -15,6 +14,8 @@ from aiokafka.errors import (
     ConsumerStoppedError,
     IllegalStateError,
     KafkaError,
+    KafkaTimeoutError,
+    RequestTimedOutError,
 )
 from aiokafka.structs import OffsetAndTimestamp
 
@@ -42,6 +43,7 @@ from kafkaguard_adapters.aiokafka.view import view_of
 from kafkaguard_adapters.asking.tiered_offsets import TieredOffsets, offsets_of
 from kafkaguard_adapters.client_errors import recast
 from kafkaguard_adapters.consuming import commit_loop
+from kafkaguard_adapters.consuming.closing import refuse_calls
 from kafkaguard_adapters.consuming.driver import Driver
 from kafkaguard_adapters.consuming.forks import ForkSafe, again
 from kafkaguard_adapters.consuming.own_lag import own_lag
@@ -179,6 +181,8 @@ class GuardedConsumer(ForkSafe, StandIn):
         Raises:
             KafkaGuardError: The client raised an error. It also has the client's class.
         """
+        if self.cluster_view.is_closed:
+            raise self._ended("start() did nothing")
         self._check_loop()
         await super().start()
         self._listen()
@@ -212,16 +216,15 @@ class GuardedConsumer(ForkSafe, StandIn):
         self._reads = _CheckedReads(self)
         if self._driver is not None:
             self._driver.close()
-        await super()._end()
+        try:
+            await super()._end()
+        finally:
+            refuse_calls(self, self._ended)
 
     def _check(self) -> None:
         """Refuse a call that would wait for ever or fail inside the client."""
         if self.is_ended:
-            raise errors.make(
-                ClientClosedError,
-                f"the consumer {self.how_it_ended}; nothing can be read",
-                theirs=ConsumerStoppedError,
-            )
+            raise self._ended("nothing can be read")
         self._check_loop()
         if self._reading is not None and self._reading.death is not None:
             raise self._reading.death
@@ -231,6 +234,13 @@ class GuardedConsumer(ForkSafe, StandIn):
                 "the consumer was not started: await consumer.start() first",
                 theirs=IllegalStateError,
             )
+
+    def _ended(self, consequence: str) -> KafkaGuardError:
+        return errors.make(
+            ClientClosedError,
+            f"the consumer {self.how_it_ended}; {consequence}",
+            theirs=ConsumerStoppedError,
+        )
 
     def _check_loop(self) -> None:
         if get_running_loop() is not self._loop:
@@ -245,7 +255,8 @@ class GuardedConsumer(ForkSafe, StandIn):
 
     def __aiter__(self) -> Self:
         """Iterate over records, as the client does."""
-        self.client.__aiter__()  # raises if the client is closed
+        with translated():
+            self.client.__aiter__()  # raises if the client is closed
         return self
 
     def __getattr__(self, name: str) -> Any:
@@ -283,7 +294,8 @@ class GuardedConsumer(ForkSafe, StandIn):
             wanted = committing.consumed()
         if committing is None or not isinstance(wanted, dict) or not wanted:
             return await self._passed_commit(offsets)
-        until = time.monotonic() + self._policy.deadline
+        clock, limit = get_running_loop().time, self._policy.deadline
+        until = clock() + limit
         attempt = CommitRun(
             self._policy, random.random, wanted, until, client=errors.client
         )
@@ -291,18 +303,21 @@ class GuardedConsumer(ForkSafe, StandIn):
         async def once(
             places: Collection[Any],
         ) -> Mapping[TopicPartition, KafkaGuardError]:
+            offsets = {own: at for own, at in wanted.items() if own in places}
             try:
-                async with asyncio.timeout(max(0.0, until - time.monotonic())):
-                    return await committing.once(
-                        {own: at for own, at in wanted.items() if own in places}
-                    )
-            except TimeoutError as error:
-                return attempt.errors or everywhere(places, error)
+                async with asyncio.timeout_at(until):
+                    return await committing.once(offsets)
+            except TimeoutError:
+                text = f"no answer within the policy's deadline, {limit:g} s"
+                return attempt.errors or everywhere(places, KafkaTimeoutError(text))
+            except RequestTimedOutError:
+                text = f"no answer within request_timeout_ms, {self._seconds:g} s"
+                return everywhere(places, RequestTimedOutError(text))
             except KafkaError as error:
                 return everywhere(places, error)
 
-        await commit_loop.commit_awaited(attempt, once, committing.owned)
-        if attempt.errors and self._driver is not None:
+        await commit_loop.commit_awaited(attempt, once, committing.owned, clock)
+        if self._driver is not None:
             self._driver.note(attempt.event())
             self._driver.tell()
         raise_gravest(_as_client(each) for each in attempt.errors.values())
@@ -314,7 +329,7 @@ class GuardedConsumer(ForkSafe, StandIn):
             await self.client.commit(offsets)
 
     def _note_commit(self, refused: dict[TopicPartition, KafkaGuardError]) -> None:
-        if refused and self._driver is not None:
+        if self._driver is not None:
             self._driver.note(
                 failed_event(self._policy, refused, kind="auto", client=errors.client)
             )

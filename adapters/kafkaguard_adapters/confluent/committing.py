@@ -72,11 +72,12 @@ class Committing:
             for each in partitions or ()
             if each.error is not None or error is not None
         }
-        if refused and not self._is_under_way:
-            event = failed_event(
-                self._policy, refused, kind=self._kind, client=errors.client
+        if not self._is_under_way:
+            self._driver.note(
+                failed_event(
+                    self._policy, refused, kind=self._kind, client=errors.client
+                )
             )
-            self._driver.note(event)
 
     def and_wait(self, args: dict[str, Any]) -> list[TopicPartition]:
         """Commit, and retry the partitions that are refused for now.
@@ -105,6 +106,8 @@ class Committing:
             try:
                 found = self._consumer.commit(**given, asynchronous=False)
             except KafkaException as error:
+                if not places:
+                    raise errors.translate(error, api=OFFSET_COMMIT) from error
                 refused = {each: _refused(error, each) for each in places}
                 return OneForAll(refused) if offsets else refused
             known.update({as_partition(each): each for each in found})
@@ -119,9 +122,8 @@ class Committing:
             commit_loop.commit(attempt, once, self._owned)
         finally:
             self._is_under_way = False
-        if attempt.errors:
-            self._driver.note(attempt.event())
-            self._driver.tell()
+        self._driver.note(attempt.event())
+        self._driver.tell()
         listed = {place for place, each in known.items() if each.error is not None}
         if not attempt.errors.keys() <= listed:
             raise_gravest(attempt.errors.values())

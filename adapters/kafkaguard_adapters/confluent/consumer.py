@@ -34,6 +34,7 @@ from kafkaguard_adapters.confluent.listening import LOGGER, ResetLog, prepare
 from kafkaguard_adapters.confluent.reading import Reading
 from kafkaguard_adapters.confluent.view import view_of
 from kafkaguard_adapters.consuming.blocking import BlockingConsumer
+from kafkaguard_adapters.consuming.closing import refuse_calls
 from kafkaguard_adapters.consuming.driver import Driver
 from kafkaguard_adapters.consuming.forks import again
 from kafkaguard_adapters.consuming.questions import Start
@@ -64,6 +65,19 @@ _GAVE_UP: Final = "Failed to fetch committed offsets"
 #: librdkafka's words for a closed consumer, and for the start of the log.
 _CLOSED: Final = "Consumer closed"
 _EARLIEST: Final = frozenset({"earliest", "beginning", "smallest"})
+#: Methods that need an open client only in confluent-kafka.
+_ONLY_OPEN: Final = (
+    "assignment",
+    "cluster_id",
+    "consume",
+    "consumer_group_metadata",
+    "get_watermark_offsets",
+    "list_topics",
+    "memberid",
+    "position",
+    "set_sasl_credentials",
+    "store_offsets",
+)
 #: Most seconds that a poll blocks in the client before the guard does what is due.
 _SLICE_S: Final = 0.2
 #: Seconds between two checks of the readers' positions.
@@ -469,7 +483,10 @@ class GuardedConsumer(BlockingConsumer):
         _slow_down(weakref.ref(self))
         with self._in_client:
             self._driver.close()
-            super().close()
+            try:
+                super().close()
+            finally:
+                refuse_calls(self, self.cluster_view.closed, _ONLY_OPEN)
 
 
 def _slow_down(consumer: weakref.ref[GuardedConsumer]) -> None:

@@ -237,9 +237,10 @@ class Driver:
 
     # --- events -----------------------------------------------------------------------
 
-    def note(self, event: Event) -> None:
-        """Queue an event; this may run on a thread of the client."""
-        self._events.append(event)
+    def note(self, event: Event | None) -> None:
+        """Queue an event if there is one; this may run on a thread of the client."""
+        if event is not None:
+            self._events.append(event)
 
     def tell(self) -> None:
         """Call the hook with the queued events; its exceptions are logged."""

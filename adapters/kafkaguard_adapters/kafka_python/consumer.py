@@ -20,6 +20,7 @@ from kafkaguard_adapters.asking.tiered_offsets import TieredOffsets, offsets_of
 from kafkaguard_adapters.client_errors import recast
 from kafkaguard_adapters.consuming import commit_loop
 from kafkaguard_adapters.consuming.blocking import BlockingConsumer
+from kafkaguard_adapters.consuming.closing import refuse_calls
 from kafkaguard_adapters.consuming.driver import Driver
 from kafkaguard_adapters.consuming.forks import again
 from kafkaguard_adapters.inside_names import warn_changed
@@ -213,6 +214,8 @@ class PublicConsumer(BlockingConsumer):
             self.client.close(autocommit, limit if timeout_ms is None else timeout_ms)
         except KafkaError as error:
             raise _ours(error) from error
+        finally:
+            refuse_calls(self, self.cluster_view.closed, ["bootstrap"])
 
     def __exit__(self, *raised: object) -> None:
         """Close; if the block raised an exception, commit nothing."""
@@ -271,8 +274,7 @@ class GuardedConsumer(PublicConsumer):
                 return _everywhere(wanted, error)
 
         commit_loop.commit(attempt, once, self._committing.owned)
-        if attempt.errors:
-            self._driver.note(attempt.event())
+        self._driver.note(attempt.event())
         self._driver.tell()
         raise_gravest(_as_client(each) for each in attempt.errors.values())
         return None
@@ -307,11 +309,10 @@ class GuardedConsumer(PublicConsumer):
     def _note_commit(
         self, refused: dict[TopicPartition, KafkaGuardError], by_user: bool
     ) -> None:
-        if refused:
-            kind: Any = "async" if by_user else "auto"
-            self._driver.note(
-                failed_event(self._policy, refused, kind=kind, client=errors.client)
-            )
+        kind: Any = "async" if by_user else "auto"
+        self._driver.note(
+            failed_event(self._policy, refused, kind=kind, client=errors.client)
+        )
 
     def close(self, autocommit: bool = True, timeout_ms: float | None = None) -> None:
         """Close, as ``KafkaConsumer.close`` does, within 30 s by default."""

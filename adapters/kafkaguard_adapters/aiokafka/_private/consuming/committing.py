@@ -2,7 +2,8 @@
 
 The client retries a whole commit for ever while the error is retriable, and only logs
 failures in the background. So a commit by the guard ends with the first answer, and the
-guard decides the next step.
+guard decides the next step. The client commits in a task of its own, which goes on when
+nobody waits for it any more, so the outcome is stored and not raised there.
 """
 
 # ruff: noqa: SLF001 - this module exists to use private attributes
@@ -10,6 +11,7 @@ guard decides the next step.
 from __future__ import annotations
 
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from aiokafka.errors import KafkaError
@@ -26,18 +28,22 @@ if TYPE_CHECKING:
 
     Refused = dict[TopicPartition, KafkaGuardError]
 
-#: Whether the guard makes this commit; tasks that the client creates inherit it.
-_IS_OURS: ContextVar[bool] = ContextVar("kafkaguard commit", default=False)
+
+@dataclass(slots=True)
+class _Attempt:
+    """One request of a commit, and its outcome.
+
+    Attributes:
+        refused: The partitions that the answer refuses.
+        error: Why there is no answer.
+    """
+
+    refused: Refused = field(default_factory=dict)
+    error: KafkaError | None = None
 
 
-class _AnsweredError(KafkaError):  # type: ignore[misc]  # it comes without types
-    """Ends the client's retry loop for a commit: the answer has errors."""
-
-    retriable = False
-
-    def __init__(self, refused: Refused) -> None:
-        super().__init__("the commit was refused")
-        self.refused = refused
+#: The running attempt; tasks that the client creates for it inherit it.
+_ATTEMPT: ContextVar[_Attempt | None] = ContextVar("kafkaguard commit", default=None)
 
 
 class Committing:
@@ -57,7 +63,6 @@ class Committing:
         self._send = coordinator._send_req
         coordinator._do_commit_offsets = self._do_commit_offsets
         coordinator._send_req = self._send_req
-        self._refused: Refused = {}
 
     def consumed(self) -> dict[Any, Any] | None:
         """Return the offsets of a commit without any; None: nothing is assigned."""
@@ -74,41 +79,57 @@ class Committing:
     async def once(self, offsets: Mapping[Any, Any]) -> Refused:
         """Commit, until the first answer.
 
+        If this is cancelled, the client still waits for the answer, and closes the
+        connection after its ``request_timeout_ms``.
+
         Returns:
             The refused partitions and their errors.
 
         Raises:
             KafkaError: No broker has answered.
         """
-        token = _IS_OURS.set(True)
+        attempt = _Attempt()
+        token = _ATTEMPT.set(attempt)
         try:
             await self._commit(offsets)
-        except _AnsweredError as answered:
-            return answered.refused
         finally:
-            _IS_OURS.reset(token)
-        return {}
+            _ATTEMPT.reset(token)
+        if attempt.error is not None:
+            raise attempt.error
+        return attempt.refused
 
     async def _do_commit_offsets(self, assignment: Any, offsets: Any) -> None:
         """Commit once; the client's lock allows one commit at a time."""
-        self._refused = {}
+        attempt = _ATTEMPT.get()
+        if attempt is None:
+            await self._do_alone(assignment, offsets)
+            return
         try:
             await self._do(assignment, offsets)
         except KafkaError as error:
-            if _IS_OURS.get():
-                if self._refused:
-                    raise _AnsweredError(self._refused) from error
-                raise
-            refused = self._refused or everywhere(offsets, error)
+            if not attempt.refused:
+                attempt.error = error
+
+    async def _do_alone(self, assignment: Any, offsets: Any) -> None:
+        """Make a commit of the client's own; report its failure."""
+        attempt = _Attempt()
+        token = _ATTEMPT.set(attempt)
+        try:
+            await self._do(assignment, offsets)
+        except KafkaError as error:
+            refused = attempt.refused or everywhere(offsets, error)
             self._tell(refused)
             if not may_pass(refused):  # a transient error must not end the client
                 raise
+        finally:
+            _ATTEMPT.reset(token)
 
     async def _send_req(self, request: Any) -> Any:
         """Send a request to the coordinator, and read the answer to a commit."""
         response = await self._send(request)
-        if isinstance(request, OffsetCommitRequest):
-            self._refused = {
+        attempt = _ATTEMPT.get()
+        if attempt is not None and isinstance(request, OffsetCommitRequest):
+            attempt.refused = {
                 TopicPartition(topic, partition): errors.make(
                     code, api=OFFSET_COMMIT, topic=topic, partition=partition
                 )
