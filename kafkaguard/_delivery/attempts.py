@@ -83,7 +83,7 @@ class Attempts:
         return has_more and ruling.deadline > self._traits.delivery_timeout
 
     def extend(self, record: Record, ruling: Ruling) -> None:
-        """Give a record that waits for a new client the policy's time."""
+        """Give a record that waits to be sent again the policy's time."""
         if record.attempts is None and self.allows(ruling):
             until = self._since(record) + ruling.deadline + self._traits.margin
             record.due = max(record.due, self._bounded(until, record.due))

@@ -334,7 +334,7 @@ class DeliveryMachine:
         if error.verdict.written != "no":
             record.doubt = record.doubt or error
             self._client.leaves_in_doubt(batch)
-        if judgement.unsent:
+        if judgement.unsent or judgement.innocent:
             self._fates.give_time(record, error)
         # With `rescue: never`, only the policy's attempts can send this record again.
         is_left = judgement.unsent and self._policy.rescue == "never"

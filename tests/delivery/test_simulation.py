@@ -29,6 +29,12 @@ def test_nothing_that_must_hold_is_broken(first):
     assert play_range(first, SCHEDULES).failures == {}
 
 
+@pytest.mark.parametrize("seed", [31159, 174591, 197821, 441934, 477513, 541305])
+def test_a_schedule_that_found_a_fault_is_played_again(seed):
+    """Among a million, innocent records failed before the policy's time was over."""
+    assert play(seed)[0] == []
+
+
 def test_several_processes_play_what_one_does():
     """The same seeds, the same outcomes; each kind of outcome comes up."""
     both = simulate(SCHEDULES, 0, 2)

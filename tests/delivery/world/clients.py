@@ -438,6 +438,8 @@ class ModelClient:
 
     def _time_out(self, batch: ModelBatch) -> None:
         was_sent = batch.state == "sent"
+        if was_sent:
+            self.world.is_calm = False  # nobody can know whether it is written
         if was_sent and self.kind.takes_over:
             self._die(KafkaTimeoutError("it has lost its sequence"), batch.at)
         sent = "maybe" if was_sent else "never"
