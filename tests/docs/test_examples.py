@@ -37,11 +37,17 @@ def test_blocks_of_a_page_run_one_after_the_other(page, tmp_path):
 
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+#: A server of Spark Connect has one port on a machine, so one test at a time starts it.
+WITH_SPARK = pytest.mark.xdist_group("spark")
 
 
 @pytest.mark.parametrize(
     "example",
-    [p for p in EXAMPLES if "test_" not in p.name],
+    [
+        pytest.param(each, marks=[WITH_SPARK] if "spark" in each.name else [])
+        for each in EXAMPLES
+        if "test_" not in each.name
+    ],
     ids=lambda example: example.name,
 )
 def test_example_runs_and_says_something(example, tmp_path):

@@ -354,15 +354,15 @@ class Text(Serializer):
 
 
 @pytest.mark.parametrize(
-    ("bad", "raised"),
+    ("bad", "raised", "name"),
     [
-        ({"value": 5}, AttributeError),
-        ({"value": "v", "partition": 99}, ValueError),
-        ({"value": "v", "headers": [("name", 5)]}, TypeError),
+        ({"value": 5}, AttributeError, "AttributeError"),
+        ({"value": "v", "partition": 99}, errors.PartitionNotThereError, "NOT_THERE"),
+        ({"value": "v", "headers": [("name", 5)]}, TypeError, "TypeError"),
     ],
 )
 def test_whatever_send_raises_fails_the_transaction(
-    kafka_cluster, kafka_topic, make, bad, raised
+    kafka_cluster, kafka_topic, make, bad, raised, name
 ):
     """As in Java: no commit without the record that a serialiser choked on."""
     producer = make("raising", value_serializer=Text())
@@ -372,8 +372,9 @@ def test_whatever_send_raises_fails_the_transaction(
         producer.send(kafka_topic, key=b"k", **bad)
     with pytest.raises(errors.TransactionAbortableError, match="abort_tra") as commit:
         producer.commit_transaction()
-    assert any(name in str(commit.value) for name in (raised.__name__, "METADATA"))
-    assert commit.value.__cause__.__cause__ is caught.value
+    assert name in str(commit.value)
+    failure = commit.value.__cause__
+    assert caught.value in (failure, failure.__cause__)
     producer.abort_transaction()
     in_transaction(producer, kafka_topic, "next")
     assert committed(kafka_cluster, kafka_topic) == [b"next"]
