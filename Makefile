@@ -56,8 +56,8 @@ lint: .venv/installed ## ruff, mypy and the layers
 	$(BIN)/lint-imports
 
 .PHONY: unit
-unit: .venv/installed ## The tests, on a real broker
-	$(PYTEST) -n 2 --dist loadgroup
+unit: .venv/installed ## The tests, on a real broker; most of them wait, so three share two cores
+	$(PYTEST) -n 3 --dist loadgroup
 
 .PHONY: wheel
 wheel: .venv/installed ## Build the wheel; try each extra in an empty environment (4 min)
