@@ -19,7 +19,8 @@ help: ## Show the targets
 	touch $@
 
 .PHONY: test
-test: lint ## Everything that must pass: lint, types, layers, tests, wheel, docs
+test: .venv/installed ## Everything that must pass: lint, types, layers, tests, wheel, docs
+	$(MAKE) --no-print-directory --jobs 2 lint archive
 	$(MAKE) --no-print-directory --jobs 2 unit beside
 
 # What runs beside the tests, one after the other.
@@ -55,8 +56,13 @@ lint: .venv/installed ## ruff, mypy and the layers
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# Classes for Spark's Java, recorded once, since most of its tests start a Java.
+.PHONY: archive
+archive: .venv/installed
+	$(BIN)/python -m tests.quick_spark
+
 .PHONY: unit
-unit: .venv/installed ## The tests, on a real broker; most of them wait, so three share two cores
+unit: archive ## The tests, on a real broker; most of them wait, so three share two cores
 	$(PYTEST) -n 3 --dist loadgroup
 
 .PHONY: wheel

@@ -9,6 +9,8 @@ It is the same Spark, without two things that pay off in long jobs only:
   save.
 
 And Java reads Spark's classes from an archive, as it does for brokers.
+``python -m tests.quick_spark`` records it, which takes half a minute of an idle machine
+and too long for a test of a busy one.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ import sys
 from pathlib import Path
 
 from kafkaguard.testing import StartError, java
-from kafkaguard.testing.cluster.archive import with_archive
+from kafkaguard.testing.cluster.archive import with_archive, with_recorded
 from kafkaguard.testing.cluster.cache import cache_folder
 from kafkaguard.testing.cluster.runtime import Runtime
 
@@ -47,24 +49,38 @@ def set_up() -> None:
 
 
 def use_archive() -> None:
-    """Let Java read Spark's classes from an archive, which is recorded on first use."""
-    if home := os.environ.get("SPARK_HOME"):
-        runtime = Runtime(java(), (Path(home) / "jars",))
-        _set_options(*with_archive(runtime, _run_once).options)
+    """Let Java read Spark's classes from the archive, if it was recorded."""
+    if (runtime := _runtime()) is not None:
+        _set_options(*with_recorded(runtime).options)
+
+
+def record_archive() -> None:
+    """Record the archive, if there is none."""
+    set_up()
+    if (runtime := _runtime()) is not None:
+        with_archive(runtime, _run_once)
+
+
+def _runtime() -> Runtime | None:
+    home = os.environ.get("SPARK_HOME")
+    return Runtime(java(), (Path(home) / "jars",)) if home else None
 
 
 def _run_once(runtime: Runtime) -> None:
     _set_options(*runtime.options)
-    done = subprocess.run(
-        [sys.executable, "-c", _JOB],
-        env={**os.environ, "PYSPARK_PYTHON": sys.executable},
-        capture_output=True,
-        text=True,
-        timeout=_JOB_S,
-        check=False,
-    )
-    if done.returncode:
-        raise StartError(done.stderr)
+    try:
+        subprocess.run(
+            [sys.executable, "-c", _JOB],
+            env={**os.environ, "PYSPARK_PYTHON": sys.executable},
+            capture_output=True,
+            text=True,
+            timeout=_JOB_S,
+            check=True,
+        )
+    except subprocess.CalledProcessError as error:
+        raise StartError(error.stderr) from error
+    except subprocess.TimeoutExpired as error:
+        raise StartError(str(error)) from error
 
 
 def _set_options(*more: str) -> None:
@@ -84,3 +100,7 @@ def _home(installed: Path) -> Path:
         if not link.is_symlink():
             link.symlink_to(installed / name)
     return home
+
+
+if __name__ == "__main__":
+    record_archive()

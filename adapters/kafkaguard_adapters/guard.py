@@ -116,7 +116,8 @@ def guard(
     _tell_unused(loaded, obeyed_by(home), client)
     cache = TopicFactsCache(topics)
     guarded = module.wrap(client, Wish(loaded, factory, config, cache, on_event))
-    _GUARDS[id(client)] = guarded
+    if client is not None:
+        _GUARDS[id(client)] = guarded
     return guarded
 
 

@@ -27,7 +27,7 @@ def with_archive(runtime: Runtime, run_once: Callable[[Runtime], None]) -> Runti
         runtime: The runtime for brokers.
         run_once: Runs a broker to an orderly end.
     """
-    archive = cache_folder() / f"classes-{_fingerprint(runtime)}.jsa"
+    archive = _archive(runtime)
     try:
         if not archive.exists():
             _record(runtime, run_once, archive)
@@ -36,17 +36,23 @@ def with_archive(runtime: Runtime, run_once: Callable[[Runtime], None]) -> Runti
             "brokers will start slowly: the class archive could not be recorded "
             f"({error})"
         )
-        return runtime
+    return with_recorded(runtime)
+
+
+def with_recorded(runtime: Runtime) -> Runtime:
+    """Return a runtime that uses its archive, if there is one."""
+    archive = _archive(runtime)
     # An empty file means that this Java cannot record.
-    if not archive.stat().st_size:
+    if not archive.exists() or not archive.stat().st_size:
         return runtime
     return replace(runtime, options=(f"-XX:SharedArchiveFile={archive}",))
 
 
-def _fingerprint(runtime: Runtime) -> str:
+def _archive(runtime: Runtime) -> Path:
     parts = (runtime.java.resolve(), runtime.jars[0])
     seen = ";".join(f"{part}:{part.stat().st_mtime_ns}" for part in parts)
-    return hashlib.sha256(seen.encode()).hexdigest()[:16]
+    fingerprint = hashlib.sha256(seen.encode()).hexdigest()[:16]
+    return cache_folder() / f"classes-{fingerprint}.jsa"
 
 
 def _record(

@@ -37,6 +37,8 @@ def cluster_settings(brokers: int) -> dict[str, object]:
         "broker.heartbeat.interval.ms": 500,
         "broker.session.timeout.ms": 6000,
         "log.cleaner.dedupe.buffer.size": 4 << 20,
+        # A record may have any time, and would otherwise be gone after five minutes.
+        "log.retention.ms": -1,
     }
 
 

@@ -88,6 +88,13 @@ def test_settings_of_a_topic_change(kafka_cluster, kafka_topic, admin):
     assert expected == settings(admin, kafka_topic)
 
 
+def test_records_of_any_time_stay(kafka_topic, admin):
+    """No test depends on when the broker looks for old records."""
+    resource = ConfigResource(ConfigResourceType.TOPIC, kafka_topic)
+    described = admin.describe_configs([resource], config_filter="all")
+    assert described["topic"][kafka_topic]["retention.ms"]["value"] == "-1"
+
+
 def test_grants_need_users(kafka_cluster):
     """The broker's own answer says that it has no access control."""
     with pytest.raises(SecurityDisabledError):
