@@ -14,6 +14,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from kafkaguard import guard
 from kafkaguard.policies import RetryPolicy, StackingError, StackingWarning, load_policy
 from kafkaguard_adapters.stacking import compare
+from tests.own_log import own_records
 
 UNBOUNDED = RetryPolicy(deadline="unbounded")
 
@@ -57,7 +58,7 @@ async def test_default_clients_under_the_default_policy_are_silent(
             guard(aio, strict=strict)
     admin.close()
     await aio.close()
-    assert caplog.records == []
+    assert own_records(caplog) == []
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from kafkaguard.testing.proxy.hub import Hub
 from kafkaguard.testing.proxy.journal import Journal
 from kafkaguard.testing.proxy.places import layout
 from tests.effort import cases
+from tests.own_log import own_records
 from tests.testing.proxy import raw_requests as raw
 from tests.testing.proxy.raw_client import RawClient
 from tests.testing.proxy.test_proxy_codes import APIS
@@ -164,7 +165,7 @@ def _judge(reasons, hub, caplog):
     assert {True} == {
         reason in CLEAN_ENDS or reason.startswith("garbage: ") for reason in reasons
     }
-    assert caplog.records == []
+    assert own_records(caplog, "asyncio") == []
     assert len(hub.journal.exchanges()) <= 100
     assert len(hub.listeners) <= 256
 
