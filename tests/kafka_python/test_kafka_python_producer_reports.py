@@ -20,6 +20,18 @@ from kafkaguard import (
 from tests.contracts.producer import read, stale_topic, until
 
 
+def run_to_its_end(script):
+    """Run a program in a process of its own, which must end with 0."""
+    ended = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", textwrap.dedent(script)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+
+
 def guarded(cluster, **settings):
     """Guard a new producer."""
     return guard(KafkaProducer(bootstrap_servers=cluster.bootstrap_servers, **settings))
@@ -148,14 +160,7 @@ class TestForks:
             producer.send({kafka_topic!r}, b"parent", b"k").get(10)
             producer.close(5)
         """
-        ended = subprocess.run(
-            [sys.executable, "-W", "ignore", "-c", textwrap.dedent(script)],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert ended.returncode == 0, ended.stderr
+        run_to_its_end(script)
         values = [value for _, value in read(kafka_cluster, kafka_topic)]
         assert values == [b"parent", b"child", b"parent"]
 
@@ -188,11 +193,4 @@ class TestForks:
             assert future.get(30).offset == 1
             producer.close(5)
         """
-        ended = subprocess.run(
-            [sys.executable, "-W", "ignore", "-c", textwrap.dedent(script)],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert ended.returncode == 0, ended.stderr
+        run_to_its_end(script)
