@@ -57,6 +57,13 @@ async def send(producer, topic, *values):
     return [await producer.send(topic, value, b"k") for value in values]
 
 
+async def begin_and_write(producer, topic):
+    """Begin a transaction, and write a record of it."""
+    await producer.begin_transaction()
+    await send(producer, topic, b"v")
+    await producer.flush()
+
+
 class TestBlock:
     """`async with producer.transaction():`."""
 
@@ -242,9 +249,7 @@ class TestCalls:
         """Another call gets the same answer."""
         producer = guarded(kafka_faults)
         await producer.start()
-        await producer.begin_transaction()
-        await send(producer, kafka_topic, b"v")
-        await producer.flush()
+        await begin_and_write(producer, kafka_topic)
         kafka_faults.on("EndTxn").fail("PRODUCER_FENCED")
         for _ in range(2):
             with pytest.raises(errors.KafkaGuardError) as caught:
@@ -257,9 +262,7 @@ class TestCalls:
     ):
         """It may be asked for again, and is never replayed."""
         async with guarded(kafka_faults, request_timeout_ms=1500) as producer:
-            await producer.begin_transaction()
-            await send(producer, kafka_topic, b"v")
-            await producer.flush()
+            await begin_and_write(producer, kafka_topic)
             lost = kafka_faults.on("EndTxn").drop()
             async with asyncio.timeout(LIMIT_S):
                 with pytest.raises(errors.KafkaGuardError) as caught:
@@ -275,9 +278,7 @@ class TestCalls:
     ):
         """Aiokafka has repeated it by itself: the second call returns."""
         async with guarded(kafka_faults, request_timeout_ms=1500) as producer:
-            await producer.begin_transaction()
-            await send(producer, kafka_topic, b"v")
-            await producer.flush()
+            await begin_and_write(producer, kafka_topic)
             lost = kafka_faults.on("EndTxn").drop()
             with pytest.raises(errors.KafkaGuardError) as caught:
                 await producer.commit_transaction()
@@ -295,9 +296,7 @@ class TestCalls:
         """Not that the transaction is open: it was committed."""
         producer = guarded(kafka_faults, request_timeout_ms=1500)
         await producer.start()
-        await producer.begin_transaction()
-        await send(producer, kafka_topic, b"v")
-        await producer.flush()
+        await begin_and_write(producer, kafka_topic)
         kafka_faults.on("EndTxn").drop()
         with pytest.raises(errors.KafkaGuardError):
             await producer.commit_transaction()
@@ -312,9 +311,7 @@ class TestCalls:
         """Where no broker answers, both take too long."""
         producer = guarded(kafka_faults)
         await producer.start()
-        await producer.begin_transaction()
-        await send(producer, kafka_topic, b"v")
-        await producer.flush()
+        await begin_and_write(producer, kafka_topic)
         kafka_faults.on("EndTxn").drop(written=False)
         close = producer._shell.close
 
@@ -378,9 +375,7 @@ class TestCalls:
         """Where the abort fails for good."""
         producer = guarded(kafka_faults)
         await producer.start()
-        await producer.begin_transaction()
-        await send(producer, kafka_topic, b"v")
-        await producer.flush()
+        await begin_and_write(producer, kafka_topic)
         kafka_faults.on("EndTxn").fail("TRANSACTION_ABORTABLE")
         with pytest.raises(errors.ClientStateError, match="still open"):
             await producer.stop()

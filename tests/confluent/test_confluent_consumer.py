@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -24,6 +23,7 @@ from tests.contracts.consumer import (
     refusals,
     three,
 )
+from tests.contracts.producer import until
 from tests.own_log import own_records
 
 
@@ -213,9 +213,9 @@ class TestConfluentConsumer(ConsumerContract):
             reader.read_until(lambda: kafka_faults.requests("Fetch"))
             fill(kafka_cluster, kafka_topic, 10, partitions=[0])
             fetched = len(kafka_faults.requests("Fetch"))
-            wait_until(lambda: len(kafka_faults.requests("Fetch")) >= fetched + 3)
+            until(lambda: len(kafka_faults.requests("Fetch")) >= fetched + 3, 30)
             kafka_faults.on("Fetch", topic=kafka_topic).fail(1, times=1)
-            wait_until(lambda: refusals(kafka_faults, kafka_topic, 0))
+            until(lambda: refusals(kafka_faults, kafka_topic, 0), 30)
             reader.read_until(lambda: len(reader.read) == 10)
             assert list(range(5, 15)) == [offset for _, offset, _ in reader.read]
 
@@ -239,14 +239,6 @@ class TestConfluentConsumer(ConsumerContract):
             reader.guarded.commit(asynchronous=True)
             reader.read_until(lambda: heard or not is_assigned)
             assert reader.events == []
-
-
-def wait_until(done):
-    """Wait, without a poll, until a condition holds."""
-    end = time.monotonic() + 30
-    while not done():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def look_ups(proxy):

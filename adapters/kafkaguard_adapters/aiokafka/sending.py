@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import time
 from asyncio import get_running_loop
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from aiokafka.errors import (
@@ -39,7 +38,7 @@ from kafkaguard_adapters.producing.barrier import TimeLimit
 from kafkaguard_adapters.producing.null_keys import is_disguise
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Collection
 
     from kafkaguard._delivery.machine import DeliveryMachine
     from kafkaguard_adapters.aiokafka.shell import AIOKafkaShell
@@ -120,7 +119,7 @@ class Sending:
         if self._sets_aside:
             moving.keep_large_records(producer)
         moving.check_topic_names(producer)
-        moving.check_partitioner(producer, partial(told.not_there, errors))
+        moving.check_partitioner(producer, _not_there)
 
     def _note_key(self, key: Any, sent: Any) -> None:
         self._is_disguised = key is None and is_disguise(sent)
@@ -347,10 +346,7 @@ class Sending:
             if known is not None and partition in known:
                 return await send(*args, **kwargs)
             is_given = isinstance(error, AssertionError)
-            theirs = AssertionError if is_given else ValueError
-            missing = told.not_there(
-                errors, topic, partition, known, theirs=theirs, is_given=is_given
-            )
+            missing = _not_there(topic, partition, known, is_given=is_given)
         self.transactions.refused_at_once(missing)
         raw = moving.bytes_of(error, args, kwargs)
         if raw is not None:
@@ -424,3 +420,13 @@ def topic_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     given = (*kwargs.values(), *args) if "topic" not in kwargs else (kwargs["topic"],)
     named = [each for each in (*args[:2], *given) if isinstance(each, str)]
     return named[0] if named else ""
+
+
+def _not_there(
+    topic: str, partition: Any, known: Collection[int] | None, *, is_given: bool
+) -> KafkaGuardError:
+    """Make the error for a partition, in the class that aiokafka raises for it."""
+    theirs = AssertionError if is_given else ValueError
+    return told.not_there(
+        errors, topic, partition, known, theirs=theirs, is_given=is_given
+    )

@@ -340,7 +340,8 @@ def check_partitioner(producer: Any, make_error: Callable[..., Exception]) -> No
 
     Args:
         producer: The producer.
-        make_error: Makes the error, as ``told.not_there``.
+        make_error: Makes the error, from the topic, the partition, the existing
+            partitions and whether the call has named the partition.
     """
     trusted = type(producer._partitioner).__module__.startswith("aiokafka.")
     choose = producer._partition
@@ -369,8 +370,7 @@ def check_partitioner(producer: Any, make_error: Callable[..., Exception]) -> No
         known = partitions_of(topic)
         if known is None or chosen in known:
             return chosen
-        theirs = AssertionError if is_given else ValueError
-        error: Any = make_error(topic, chosen, known, theirs=theirs, is_given=is_given)
+        error: Any = make_error(topic, chosen, known, is_given=is_given)
         if not (serialized_key is None and serialized_value is None):
             error.kafkaguard_raw = Raw(serialized_key, serialized_value)
         raise error
