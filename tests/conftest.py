@@ -82,6 +82,12 @@ def pytest_collection_modifyitems(
         items[:] = [item for item in items if not item.get_closest_marker("java")]
 
 
+def pytest_exception_interact(call: pytest.CallInfo[None]) -> None:
+    """Keep later tests from reading the answer that an interrupted test did not read."""
+    if not isinstance(call.excinfo.value, Exception):
+        quick_spark.leave_connection()
+
+
 @pytest.fixture(scope="session")
 def load_script() -> Callable[[str], ModuleType]:
     """Import a script of the folder scripts/ by its name."""

@@ -54,6 +54,19 @@ def use_archive() -> None:
         _set_options(*with_recorded(runtime).options)
 
 
+def leave_connection() -> None:
+    """Have this thread talk to Spark on a new connection.
+
+    A time limit or Ctrl-C that interrupts py4j between question and answer leaves the
+    answer on the connection, where each later question would get the one before's.
+    """
+    context = sys.modules.get("pyspark.core.context")
+    gateway = context.SparkContext._gateway if context else None
+    connection = gateway._gateway_client.get_thread_connection() if gateway else None
+    if connection is not None:
+        connection.close()
+
+
 def record_archive() -> None:
     """Record the archive, if there is none."""
     set_up()

@@ -110,6 +110,7 @@ class AiokafkaReader(Reader):
 
 class TestAiokafkaConsumer(AnswersContract):
     client_class = AIOKafkaConsumer
+    refresh = "metadata_max_age_ms"
     client_name = "aiokafka"
     client_error = aiokafka_errors.KafkaError
     rejoin_error = aiokafka_errors.CommitFailedError

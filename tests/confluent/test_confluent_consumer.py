@@ -100,6 +100,7 @@ def settings(servers, group="confluent-consumers", **more):
 
 class TestConfluentConsumer(ConsumerContract):
     client_class = Consumer
+    refresh = "topic.metadata.refresh.interval.ms"
     client_name = "confluent-kafka"
     client_error = confluent_kafka.KafkaException
     rejoin_error = confluent_kafka.KafkaException

@@ -427,6 +427,21 @@ class ConsumerContract:
             assert len(waits) == len(reader.told(ev.PartitionResumesEvent))
             assert reader.told(ev.ReadFailedEvent) == []
 
+    @PARTITIONS
+    def test_a_join_that_outlives_a_poll_is_finished(
+        self, kafka_cluster, kafka_topic, kafka_faults
+    ):
+        """A topic gets a partition, and the new assignment comes after some polls."""
+        fill(kafka_cluster, kafka_topic, 3)
+        servers = kafka_faults.bootstrap_servers
+        with self.open(servers, group=kafka_topic, **{self.refresh: 1000}) as reader:
+            reader.subscribe(kafka_topic)
+            reader.read_until(lambda: len(reader.read) == 9, 30)
+            kafka_faults.on("SyncGroup").delay(1.0)
+            add_partition(kafka_cluster, kafka_topic, 4)
+            # Without a commit, the others are read again from the start.
+            reader.read_until(lambda: reader.values(3) == [b"new"], 30)
+
     # --- what is raised ---------------------------------------------------------------
 
     def test_a_denied_topic_is_raised_with_its_place(self, kafka_users):
@@ -851,6 +866,14 @@ def fill(cluster, topic, count, partitions=range(3)):
             for partition in partitions:
                 producer.send(topic, b"%d" % n, partition=partition)
         producer.flush(30)
+
+
+def add_partition(cluster, topic, count):
+    """Give a topic one more partition, with a record in it."""
+    with KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers) as admin:
+        admin.create_partitions({topic: count})
+    with KafkaProducer(bootstrap_servers=cluster.bootstrap_servers) as producer:
+        producer.send(topic, b"new", partition=count - 1).get(30)
 
 
 def delete(cluster, topic):

@@ -66,6 +66,7 @@ def _offsets(offsets):
 
 class TestKafkaPythonConsumer(AnswersContract):
     client_class = KafkaConsumer
+    refresh = "metadata_max_age_ms"
     client_name = "kafka-python"
     client_error = kafka_errors.KafkaError
     rejoin_error = kafka_errors.CommitFailedError

@@ -41,6 +41,7 @@ class Fetching(AnswersShell):
     def __init__(self, consumer: Any) -> None:
         super().__init__(reads_followers=bool(consumer.config["client_rack"]))
         self._subscription = consumer._subscription
+        self._coordinator = consumer._coordinator
         fetcher = consumer._fetcher
         self._cluster = fetcher._manager.cluster
         self._failures: deque[KafkaGuardError] = deque()
@@ -82,6 +83,8 @@ class Fetching(AnswersShell):
         """Make the due steps, fetch, and return in time for the next step."""
         driver = self.driver
         driver.tick()
+        if self._coordinator._join_task is not None:
+            self._finish_join()
         if self._cluster.unauthorized_topics:
             self._note_denied()
         self._raise_failure()
@@ -90,6 +93,15 @@ class Fetching(AnswersShell):
         fetched = self._fetch_records(max_records, update_offsets, timeout_ms)
         driver.tell()
         return fetched
+
+    def _finish_join(self) -> None:
+        """Have the client look at the answer to its join, which it has forgotten.
+
+        A topic that changed makes the client join again only until the leader has
+        assigned partitions, which is before the join is over. If a poll ends between
+        the two, the client fetches without its partitions, for good.
+        """
+        self._coordinator.request_rejoin()
 
     def _note_denied(self) -> None:
         """Report topics that the user may not see; the client only logs them."""

@@ -18,7 +18,7 @@ USED = {
         "partitions_auto_assigned",
         "subscription",
     ),
-    "coordinator": ("config",),
+    "coordinator": ("_join_task", "config", "request_rejoin"),
     "cluster": ("leader_for_partition", "unauthorized_topics"),
 }
 #: Methods that the guard replaces in an object, and the names of their arguments.
