@@ -56,9 +56,13 @@ async def refused(number, host="127.0.0.1", tls=None):
     settings = Settings(
         ((host, number),), tls=tls and tls.context, ca=tls and tls.cafile
     )
+
+    async def enter():
+        opened = await Connection.connect((host, number), settings, make, None)
+        await opened.enter()
+
     with pytest.raises(errors.KafkaGuardError) as caught:
-        async with asyncio.timeout(10):
-            await Connection.open((host, number), settings, make, None)
+        await asyncio.wait_for(enter(), 10)
     return caught.value
 
 
@@ -210,3 +214,67 @@ async def test_server_that_is_silent_leaves_the_others_time(kafka_cluster):
         answer = await cluster.refresh(now + 4)
         cluster.close()
     assert [int(number)] == [each.port for each in answer.brokers]
+
+
+async def timed_out(*numbers):
+    """Ask servers that do not answer; return the text of the error."""
+    cluster = Cluster(Settings(tuple(("127.0.0.1", each) for each in numbers)), make)
+    with pytest.raises(errors.ClientTimeoutError) as caught:
+        await cluster.refresh(asyncio.get_running_loop().time() + 0.4)
+    cluster.close()
+    return caught.value.summary
+
+
+async def test_all_addresses_that_were_tried_are_named():
+    """A broker that hangs takes connections, as any port with a listener does."""
+    async with port() as first, port() as second:
+        assert (
+            f"no answer within 0.4 s; 127.0.0.1:{first} accepts connections, but does not "
+            "answer: check whether it is a port of Kafka's and whether the broker hangs; "
+            f"127.0.0.1:{second} accepts connections, but does not answer: check whether "
+            "it is a port of Kafka's and whether the broker hangs"
+        ) == await timed_out(first, second)
+
+
+async def test_address_that_takes_no_connection_is_told_as_such(monkeypatch):
+    """Firewalls let connections wait."""
+
+    async def wait(*_, **__):
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", wait)
+    expected = "127.0.0.1:9 accepts no connection: check the address and the network"
+    assert f"no answer within 0.4 s; {expected}" == await timed_out(9)
+
+
+@pytest.mark.java
+async def test_broker_that_hangs_is_named(kafka_cluster):
+    """It has answered before, so nothing is said about its port."""
+    host, number = kafka_cluster.bootstrap_servers.split(":")
+    cluster = Cluster(Settings(((host, int(number)),)), make)
+    await cluster.refresh(asyncio.get_running_loop().time() + 20)
+    broker = kafka_cluster.broker(0)
+    broker.pause()
+    try:
+        with pytest.raises(errors.ClientTimeoutError) as caught:
+            await cluster.refresh(asyncio.get_running_loop().time() + 0.4)
+    finally:
+        broker.resume()
+    cluster.close()
+    assert f"no answer within 0.4 s from {host}:{number}" == caught.value.summary
+
+
+@pytest.mark.java
+async def test_login_on_a_port_without_sasl(kafka_cluster):
+    """No right and no password is missing."""
+    host, number = kafka_cluster.bootstrap_servers.split(":")
+    sasl = {"sasl_plain_username": "a", "sasl_plain_password": "b"}
+    given = Settings(((host, int(number)),), mechanism="PLAIN", sasl=sasl)
+    cluster = Cluster(given, make)
+    with pytest.raises(errors.ClientConfigurationError) as caught:
+        await cluster.refresh(asyncio.get_running_loop().time() + 20)
+    cluster.close()
+    assert (
+        f"{host}:{number} does not use SASL: choose the security protocol of this port, "
+        "or the port of this one"
+    ) == caught.value.summary
