@@ -88,7 +88,8 @@ class RefusalFacts:
     Attributes:
         place: The record's topic and partition.
         count: The number of records in its batch.
-        alone: Whether it was sent alone, to find out whether it is to blame.
+        alone: Whether an answer is about this record only: it was sent alone, to find
+            out whether it is to blame, or was alone in a batch of a transaction.
         facts: Facts about the topic.
         fits: Whether the record alone is within the topic's limit; None if unknown.
     """
@@ -239,11 +240,8 @@ class Judge:
             return False
         code = _code_of(refusal)
         if code in _REFUSED_BATCH:
-            return (
-                known.fits is not False
-                if refusal.blame == "unknown"
-                else (known.count > 1)
-            )
+            has_mates = refusal.blame == "unknown" or known.count > 1
+            return has_mates and known.fits is not False
         if code not in _REFUSED_RECORD:
             return False
         if refusal.blame == "unknown":
