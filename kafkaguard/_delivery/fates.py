@@ -9,10 +9,10 @@ from kafkaguard._delivery.attempts import NEVER, describe
 from kafkaguard._delivery.facts import Place
 from kafkaguard._delivery.judging import (
     MESSAGE_TOO_LARGE,
-    PURGED_IN_FLIGHT,
     add_words,
     may_be_set_aside,
     may_pass,
+    unanswered,
 )
 from kafkaguard._delivery.records import Record, RecordOutcome
 from kafkaguard._delivery.report import SupersededError
@@ -400,8 +400,8 @@ class Fates:
         self.end(record, record.error, now)
 
     def _doubtful(self, record: Record, why: str) -> KafkaGuardError:
-        return self._errors.make(
-            PURGED_IN_FLIGHT,
+        return unanswered(
+            self._errors,
             f"it was sent again and got no answer ({why}): it may have been written",
             api="Produce",
             topic=record.place.topic,

@@ -314,7 +314,12 @@ class DeliveryMachine:
             fits = self._size_limits.fits(topic, record.raw)
         is_alone = record.is_alone or (is_final and batch.is_lone)
         return RefusalFacts(
-            record.place, batch.count, is_alone, self._facts(topic), fits
+            record.place,
+            batch.count,
+            is_alone,
+            self._facts(topic),
+            fits,
+            self._is_closing,
         )
 
     def _needs_size_limit(self, refusal: Refusal) -> bool:

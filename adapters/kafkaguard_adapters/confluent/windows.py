@@ -485,8 +485,9 @@ def _refusal(
     elif code == _PURGED_IN_FLIGHT:
         facts = {"blame": "client" if known.is_dying else "record", "sent": "maybe"}
     elif code == _PURGED and known.is_dying:
-        # A batch without an answer goes back to the queue that was purged.
-        never = known.kept_connections
+        # A batch without an answer goes back to the queue that was purged. A record
+        # without a partition was in no batch: it waited for metadata of its topic.
+        never = known.kept_connections or partition is None
         facts = {"blame": "client", "sent": "never" if never else "maybe"}
     elif code == _PURGED or code in _UNKNOWN or partition is None:
         facts = {"blame": "record", "sent": "never"}
