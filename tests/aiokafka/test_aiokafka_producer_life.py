@@ -103,8 +103,9 @@ class TestStart:
         """Its connections are the parent's."""
         async with guarded(kafka_cluster) as producer:
             producer.after_fork()
-            with pytest.raises(ForkedProducerError, match=str(os.getpid())):
+            with pytest.raises(ForkedProducerError, match=str(os.getpid())) as caught:
                 await producer.send("t", b"v")
+            assert caught.value.verdict.action is Action.RECREATE
             producer._is_forked = False
 
 

@@ -15,7 +15,7 @@ from kafkaguard._cluster.reports import make
 from kafkaguard.protocol._strangers import stranger, stranger_by_size
 from kafkaguard_adapters.wire import connection_texts
 from kafkaguard_adapters.wire.cluster import Cluster
-from kafkaguard_adapters.wire.connection import Connection
+from kafkaguard_adapters.wire.connection import Connection, ConnectionLostError
 from kafkaguard_adapters.wire.settings import Settings, Tls
 
 ALERT = bytes.fromhex("15030300020246")
@@ -271,10 +271,51 @@ async def test_login_on_a_port_without_sasl(kafka_cluster):
     sasl = {"sasl_plain_username": "a", "sasl_plain_password": "b"}
     given = Settings(((host, int(number)),), mechanism="PLAIN", sasl=sasl)
     cluster = Cluster(given, make)
-    with pytest.raises(errors.ClientConfigurationError) as caught:
+    with pytest.raises(errors.IllegalSaslStateError) as caught:
         await cluster.refresh(asyncio.get_running_loop().time() + 20)
     cluster.close()
-    assert (
-        f"{host}:{number} does not use SASL: choose the security protocol of this port, "
-        "or the port of this one"
-    ) == caught.value.summary
+    assert f"{host}:{number} does not use SASL" == caught.value.summary
+    assert "set security.protocol to that of this listener" in str(caught.value)
+
+
+@pytest.mark.java
+async def test_mechanism_that_the_broker_does_not_offer(kafka_users):
+    """Those that it offers are named."""
+    config = kafka_users.client_config("SASL_PLAIN", user="alice")
+    host, number = config["bootstrap_servers"].split(":")
+    cluster = Cluster(Settings(((host, int(number)),), mechanism="GSSAPI"), make)
+    with pytest.raises(errors.UnsupportedSaslMechanismError) as caught:
+        await cluster.refresh(asyncio.get_running_loop().time() + 20)
+    cluster.close()
+    assert f"SASL GSSAPI: {host}:{number} offers " in str(caught.value)
+    assert "set sasl.mechanism to one that it offers" in str(caught.value)
+
+
+@pytest.mark.parametrize("tls", [None, Tls()])
+async def test_a_port_that_requires_more_than_tls(tls):
+    """With TLS in use only SASL can be missing."""
+    cluster = Cluster(Settings((("127.0.0.1", 9),), tls=tls and tls.context), make)
+
+    async def answering(*_):
+        return Silent()
+
+    cluster.connection = answering
+    deadline = asyncio.get_running_loop().time() + 5
+    with pytest.raises(errors.ClientConfigurationError) as caught:
+        await cluster.ask(_Request, None, deadline)
+    assert ("SASL or TLS" in str(caught.value)) == (tls is None)
+    assert "requires SASL" in str(caught.value)
+
+
+class Silent:
+    """A connection that the broker closes at each request."""
+
+    is_new, address = True, ("127.0.0.1", 9)
+
+    async def ask(self, *_, **__):
+        """Lose the connection."""
+        raise ConnectionLostError(None)
+
+    def version(self, *_):
+        """Return the version of the request."""
+        return 0

@@ -761,6 +761,7 @@ class ConsumerContract:
             said = in_child(reader.poll_in_child)
             assert "ClientStateError" in said["kind"]
             assert "fork" in said["text"]
+            assert "-> RECREATE: " in said["text"]
             assert said["took"] < 20
             fill(kafka_cluster, kafka_topic, 3, partitions=[0])
             reader.read_until(lambda: len(reader.read) == 6)

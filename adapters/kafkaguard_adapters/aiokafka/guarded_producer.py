@@ -29,6 +29,7 @@ from kafkaguard_adapters.aiokafka.transactions import Transactions
 from kafkaguard_adapters.aiokafka.view import view_of
 from kafkaguard_adapters.asking.cluster_calls import AsyncClusterCalls
 from kafkaguard_adapters.building import Builder
+from kafkaguard_adapters.client_errors import OF_PARENT
 from kafkaguard_adapters.producing import forks, told
 from kafkaguard_adapters.producing.null_keys import AwaitedNullKeyCheck
 from kafkaguard_adapters.producing.policies import check_transactional
@@ -234,6 +235,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
                 f"parent's, and its tasks are not in this process ({os.getpid()}). "
                 "Build it in the child: guard(factory=AIOKafkaProducer, config={...})",
                 theirs=IllegalStateError,
+                verdict=OF_PARENT,
             )
         if get_running_loop() is not self._loop:
             raise wrong_loop("producer")

@@ -190,6 +190,7 @@ class ConfluentShell(Heard):
             self,
             self._suspects,
             is_second=windows is self._second,
+            is_first=all(other.place.topic != topic for other in self._open),
         )
         self._next_token += capacity
         self._open[window] = None

@@ -105,6 +105,7 @@ class Window(Batch):
         listener: Receives what happens to the records.
         suspects: The keys of failed records, by hash.
         is_second: Whether the records are sent again, or are dead letters.
+        is_first: Whether no other window of the topic was open when this one began.
 
     Attributes:
         slots: The indexes that are free; a thread takes one with ``next``.
@@ -121,6 +122,7 @@ class Window(Batch):
         "_capacity",
         "_failed",
         "_goal",
+        "_is_first",
         "_suspects",
         "_ticks",
         "_voids",
@@ -145,6 +147,7 @@ class Window(Batch):
         suspects: Mapping[int, bytes],
         *,
         is_second: bool = False,
+        is_first: bool = False,
     ) -> None:
         super().__init__(Place(topic), position, _FOREVER)
         self.slots = iter(range(capacity))
@@ -153,6 +156,7 @@ class Window(Batch):
         self.failed_reports: list[FailedReport] = []
         self.first_token = first_token
         self.is_second = is_second
+        self._is_first = is_first
         self._capacity = capacity
         self.listener = listener
         self._suspects = suspects
@@ -283,6 +287,11 @@ class Window(Batch):
     def count(self) -> int:
         """How many records the window has."""
         return self._taken - len(self._voids)
+
+    @property
+    def is_lone(self) -> bool:
+        """Whether its only record shared no batch with records of another window."""
+        return self._is_first and self.count == 1
 
     @property
     def _taken(self) -> int:
@@ -476,8 +485,9 @@ def _refusal(
     elif code == _PURGED_IN_FLIGHT:
         facts = {"blame": "client" if known.is_dying else "record", "sent": "maybe"}
     elif code == _PURGED and known.is_dying:
-        # A batch without an answer goes back to the queue that was purged.
-        never = known.kept_connections
+        # A batch without an answer goes back to the queue that was purged. A record
+        # without a partition was in no batch: it waited for metadata of its topic.
+        never = known.kept_connections or partition is None
         facts = {"blame": "client", "sent": "never" if never else "maybe"}
     elif code == _PURGED or code in _UNKNOWN or partition is None:
         facts = {"blame": "record", "sent": "never"}

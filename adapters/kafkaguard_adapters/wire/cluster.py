@@ -193,11 +193,11 @@ class Cluster:
             text = text.format(times, *address, loss.fault)
             return self.make(ClientConnectionError, text, **place)
         if self._settings.mechanism is None and not self.addresses:
-            text = (
-                "{}:{} most likely requires SASL or TLS, which this client does not "
-                "use: {} it closed the connection instead of answering. Check the "
-                "security protocol"
-            ).format(*address, times)
+            text = connection_texts.requires_more(
+                "{}:{}".format(*address),
+                times,
+                has_tls=self._settings.tls is not None,
+            )
             return self.make(ClientConfigurationError, text, **place)
         text = (
             f"{times} the broker closed the connection instead of answering version "

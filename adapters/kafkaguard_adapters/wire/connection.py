@@ -329,9 +329,10 @@ class Connection:
         answer = await self.ask(handshake)
         if answer.error_code == IllegalSaslStateError.code:
             text = connection_texts.uses_no_sasl(self._place)
-            raise self._make(ClientConfigurationError, text, broker=self.broker)
-        offered = f"the broker offers {', '.join(answer.mechanisms) or 'no mechanism'}"
-        self._check(answer, handshake, f"SASL {mechanism}: {offered}")
+        else:
+            offered = ", ".join(answer.mechanisms) or "no mechanism"
+            text = f"SASL {mechanism}: {self._place} offers {offered}"
+        self._check(answer, handshake, text)
         while (data := await login.next_bytes()) is not None:
             request = SaslAuthenticateRequest(auth_bytes=data)
             answer = await self.ask(request)

@@ -87,7 +87,23 @@ def closed_at_once(place: str, fault: str | None, *, has_tls: bool) -> str:
 
 def uses_no_sasl(place: str) -> str:
     """Return the text for a port that takes requests, but no login."""
-    return f"{place} does not use SASL: {_PROTOCOL}"
+    return f"{place} does not use SASL"
+
+
+def requires_more(place: str, times: str, *, has_tls: bool) -> str:
+    """Return the text for a port that closes each connection at the first request.
+
+    Args:
+        place: Host and port.
+        times: How often it did so.
+        has_tls: Whether the client uses TLS. It does not use SASL.
+    """
+    missing = "SASL" if has_tls else "SASL or TLS"
+    return (
+        f"{place} most likely requires {missing}, which this client does not use: "
+        f"{times} it closed the connection instead of answering. Check the security "
+        "protocol"
+    )
 
 
 def unopened(place: str, *, has_accepted: bool) -> str:

@@ -81,6 +81,7 @@ def explain(  # noqa: PLR0913 - one for each option
     context: dict[str, Any] = {
         "api": request_name(api) or found.api,
         "client": found.client,
+        "phase": found.phase,
         "null_key": null_key,
         "idempotent": idempotent,
         "transactional": transactional,
