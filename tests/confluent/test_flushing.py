@@ -120,6 +120,6 @@ def test_records_that_the_client_never_reports_hide_no_reported_failure(
     window.report(KafkaError(87), message(b"k", b"0"))
     client.may_end.set()
     shell.stop()
-    assert [(0, "answered"), (2, "maybe")] == told
+    assert told == [(0, "answered"), (2, "maybe")]
     assert faults == ["the client never reported these records"]
     assert shell.open_windows() == []
