@@ -272,16 +272,33 @@ class TestDeath:
                 assert n == (await producer.send_and_wait(topic, b"v", b"k")).offset
             assert bare is producer.client
 
-    async def test_fenced_is_final(self, kafka_topic, kafka_faults):
-        """No successor is built for a producer whose epoch is old."""
+    async def test_old_epoch_without_a_transactional_id_needs_a_new_client(
+        self, kafka_topic, kafka_faults
+    ):
+        """Nobody else can have fenced it, though the client says so."""
         async with guarded(kafka_faults) as producer:
             bare = producer.client
+            kafka_faults.on("Produce").fail("INVALID_PRODUCER_EPOCH", times=1)
+            with pytest.raises(errors.InvalidProducerEpochError) as caught:
+                await producer.send_and_wait(kafka_topic, b"v", b"k")
+            assert caught.value.verdict.action == Action.RECREATE
+            await producer.send_and_wait(kafka_topic, b"w", b"k")
+            assert bare is not producer.client
+        (landed,) = read(kafka_faults, kafka_topic)
+        assert b"w" in landed
+
+    async def test_fenced_is_final(self, kafka_topic, kafka_faults):
+        """No successor is built for a producer whose epoch is old."""
+        async with guarded(kafka_faults, transactional_id=kafka_topic) as producer:
+            bare = producer.client
+            await producer.begin_transaction()
             kafka_faults.on("Produce").fail("INVALID_PRODUCER_EPOCH")
             with pytest.raises(errors.KafkaGuardError) as caught:
                 await producer.send_and_wait(kafka_topic, b"v", b"k")
             assert isinstance(caught.value, aiokafka_errors.ProducerFenced)
             assert caught.value.verdict.action == Action.FENCED
             assert bare is producer.client
+            await producer.abort_transaction()
 
     async def test_a_class_with_an_init_of_its_own_cannot_be_replaced(
         self, kafka_cluster, kafka_topic
