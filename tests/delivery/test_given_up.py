@@ -31,8 +31,8 @@ def test_a_record_that_never_left_was_not_written(made_by):
     assert error.verdict.action is Action.RETRY
     assert error.verdict.written == "no"
     assert (
-        "the producer was closed before this record was sent: it was not written"
-        == error.summary
+        error.summary
+        == "the producer was closed before this record was sent: it was not written"
     )
 
 

@@ -205,6 +205,8 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
                 return self._poll_failed(error)
             finally:
                 polling.discard(me)
+            if shell.unread:
+                shell.hear_errors()
             return events + callbacks.serve() if len(callbacks) else events
 
         return poll
@@ -229,6 +231,7 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
                 events += self._poll_failed(error)
             finally:
                 polling.discard(me)
+            self._shell.hear_errors()
             events += self._callbacks.serve()
             if events or time.monotonic() >= until:
                 return events
