@@ -33,6 +33,8 @@ MESSAGE = f"{PREFIX}message"
 #: The header with the file of a malformed line.
 SOURCE = f"{PREFIX}source"
 VALUE_BYTES = f"{PREFIX}value_bytes"
+#: The record's timestamp in milliseconds, if the dead letter itself cannot have it.
+TIMESTAMP = f"{PREFIX}timestamp"
 #: How often the record was dead-lettered, and its first topic and partition: from the
 #: second time on.
 ATTEMPTS = f"{PREFIX}attempts"
@@ -70,6 +72,8 @@ class Reason(StrEnum):
     """One of its headers has no name."""
     NUL_IN_HEADER = "NUL_IN_HEADER"
     """The name of one of its headers has a NUL, where librdkafka would cut it."""
+    INVALID_TIMESTAMP = "INVALID_TIMESTAMP"
+    """Its topic, or the client that sends it, does not take its timestamp."""
     MALFORMED = "MALFORMED"
     """It is a line of its source that could not be read."""
     KEY_MADE_NULL = "KEY_MADE_NULL"
@@ -228,6 +232,15 @@ def letter(
             verdict=NO_ROOM,
         )
     return Raw(record.key, value, headers, record.timestamp_ms)
+
+
+def without_time(record: Raw) -> Raw:
+    """Move a record's timestamp into a header, so that its client sets one."""
+    if record.timestamp_ms is None:
+        return record
+    headers = [header for header in record.headers if header[0] != TIMESTAMP]
+    headers.append((TIMESTAMP, str(record.timestamp_ms).encode()))
+    return record._replace(headers=headers, timestamp_ms=None)
 
 
 def letter_for(topic: str | None) -> str:

@@ -54,6 +54,8 @@ class Traits:
             for :class:`AskAnswers`.
         replaceable: A successor can be built.
         takes_back: Batches that wait behind a failed batch can be taken back from it.
+        unwritable_times: Timestamps in milliseconds that the client would not write as
+            they are, though the application asked for them.
         margin: Seconds after ``delivery_timeout`` within which the client itself fails
             an expired record.
     """
@@ -67,6 +69,7 @@ class Traits:
     hears_late: bool = False
     replaceable: bool = True
     takes_back: bool = False
+    unwritable_times: frozenset[int] = frozenset()
     margin: float = 0.0
 
 

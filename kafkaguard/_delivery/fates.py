@@ -8,6 +8,7 @@ from kafkaguard._delivery import commands, dead_letters
 from kafkaguard._delivery.attempts import NEVER, describe
 from kafkaguard._delivery.facts import Place
 from kafkaguard._delivery.judging import (
+    INVALID_TIMESTAMP,
     MESSAGE_TOO_LARGE,
     add_words,
     may_be_set_aside,
@@ -199,7 +200,10 @@ class Fates:
     def end(self, record: Record, error: KafkaGuardError, now: float) -> None:
         """End a record that is not sent again: fail, dead-letter or drop it."""
         if record.origin is not None:
-            self._letter_failed(record, error)
+            if self._may_go_without_time(record, error, now):
+                self.seal(record, refusal=error.code)
+            else:
+                self._letter_failed(record, error)
             return
         if record.doubt is not None and error.verdict.written == "no":
             error = record.doubt
@@ -303,15 +307,36 @@ class Fates:
             )
         return self._books.beyond(self._policy.dead_letter.limit)
 
-    def seal(self, letter: Record) -> None:
-        """Build a dead letter, after its topic's size limit was looked up."""
+    def _may_go_without_time(
+        self, letter: Record, error: KafkaGuardError, now: float
+    ) -> bool:
+        """Return whether only a dead letter's timestamp was refused."""
+        assert letter.raw is not None
+        return (
+            error.code == INVALID_TIMESTAMP
+            and letter.raw.timestamp_ms is not None
+            and letter.doubt is None
+            and now < letter.due
+        )
+
+    def seal(self, letter: Record, *, refusal: int | None = None) -> None:
+        """Build a dead letter, after its topic's size limit was looked up.
+
+        Args:
+            letter: The dead letter.
+            refusal: The code with which its topic has refused it before.
+        """
         record, topic = letter.origin, letter.place.topic
         assert record is not None
         assert record.raw is not None
         assert record.error is not None
+        raw = record.raw
+        is_unwritable = raw.timestamp_ms in self._traits.unwritable_times
+        if is_unwritable or INVALID_TIMESTAMP in (record.error.code, refusal):
+            raw = dead_letters.without_time(raw)
         try:
             letter.raw = dead_letters.letter(
-                record.raw,
+                raw,
                 record.error,
                 topic=topic,
                 size_limit=self._room(topic, record.error),

@@ -28,10 +28,11 @@ if TYPE_CHECKING:
     from kafkaguard._verdicts.verdict import TopicFacts
 
 MESSAGE_TOO_LARGE = 10
+INVALID_TIMESTAMP = 32
 _INVALID_RECORD = 87
 #: Answers to a null key on a compacted topic (of current and of old brokers), and to a
 #: timestamp that the topic does not accept.
-_REFUSED_RECORD = frozenset({_INVALID_RECORD, 2, 32})
+_REFUSED_RECORD = frozenset({_INVALID_RECORD, 2, INVALID_TIMESTAMP})
 #: The batch is too large: MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE.
 _REFUSED_BATCH = frozenset({MESSAGE_TOO_LARGE, 18})
 #: OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_PRODUCER_ID.

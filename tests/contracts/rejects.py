@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 from kafka import KafkaAdminClient
@@ -211,6 +212,23 @@ class RejectsContract:
         assert (letter.key, letter.value) == (b"key", b"x" * 1024)
         said = read_headers(letter.headers)
         assert (said["reason"], said["value_bytes"]) == ("TOO_LARGE", "9000")
+
+    @pytest.mark.parametrize("key", [b"k", None])
+    def test_a_timestamp_that_the_broker_refuses_is_in_a_header_of_the_dead_letter(
+        self, kafka_cluster, compacted, key
+    ):
+        """Whatever the record is refused for, the dead letter has a time of its own."""
+        late = round(time.time() * 1000) * 1000
+        with self.open(kafka_cluster.bootstrap_servers, policy=DEAD_LETTER) as writer:
+            error = writer.outcome(writer.send(compacted, b"v", key, timestamp_ms=late))
+            assert DeliveryReport(dead_lettered=1) == writer.flush()
+        assert "its dead letter is in topic" in str(error)
+        (letter,) = records(kafka_cluster, f"{compacted}.dlq")
+        assert (letter.key, letter.value) == (key, b"v")
+        assert letter.timestamp < late
+        said = read_headers(letter.headers)
+        assert said["timestamp"] == str(late)
+        assert said["reason"] == ("NULL_KEY" if key is None else "INVALID_TIMESTAMP")
 
     @pytest.mark.parametrize("dialect", DIALECTS)
     def test_headers_in_the_dialect_of_the_policy(self, kafka_cluster, dialect):

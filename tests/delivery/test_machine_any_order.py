@@ -30,6 +30,7 @@ FAILURES = {
     "one is named": (87, None, "answered"),
     "nobody is named": (87, "batch", "answered"),
     "too large": (10, "batch", "answered"),
+    "a bad time": (32, None, "answered"),
     "denied": (29, "batch", "answered"),
     "not told apart": (87, "unknown", "answered"),
     "given up unsent": (None, "client", "never"),
@@ -141,7 +142,8 @@ class AnyOrder(RuleBasedStateMachine):
             return
         items = []
         for key in keys:
-            items.append(Item(Raw(key, b"%d:good:v" % self.numbers), is_new=True))
+            value, time = b"%d:good:v" % self.numbers, self.numbers % 3 or None
+            items.append(Item(Raw(key, value, (), time), is_new=True))
             self.numbers += 1
         self.begin(topic, items)
 

@@ -48,7 +48,7 @@ def test_name_that_no_topic_can_have_fails_the_check_of_a_row(name):
     """As an error of ours, that says that nothing was sent."""
     check = RowCheck(make_settings("localhost:1"))
     with pytest.raises(TaskFailedError) as caught:
-        check(False, name, False, 1, 70, None, False, False)
+        check(False, name, False, 1, 70, None, False, False, False)
     error = error_from(caught.value)
     assert isinstance(error, e.UnknownTopicOrPartitionError)
     assert error.verdict.action is Action.REJECT
@@ -116,10 +116,10 @@ def test_record_that_is_too_large_is_told_which_limit_it_hits(limit, arguments, 
     check = RowCheck(make_settings("localhost:1", **arguments))
     vars(check)["_known"] = tasks
     if said is None:
-        assert check(False, "t", False, 31, 99, None, False, False)
+        assert check(False, "t", False, 31, 99, None, False, False, False)
         return
     with pytest.raises(TaskFailedError, match="TOO_LARGE") as caught:
-        check(False, "t", False, 31, 99, None, False, False)
+        check(False, "t", False, 31, 99, None, False, False, False)
     assert said in error_from(caught.value).summary
 
 
@@ -153,12 +153,20 @@ def test_header_name_with_a_nul_is_refused_and_shown_in_the_dead_letter():
     assert letter.headers[:2] == [("a", b"1"), ("b\N{SYMBOL FOR NULL}c", b"2")]
 
 
-def test_header_name_with_a_nul_fails_the_check_of_a_row():
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [
+        ((True, True, True), "NAMELESS_HEADER"),
+        ((False, True, True), "NUL_IN_HEADER"),
+        ((False, False, True), "INVALID_TIMESTAMP"),
+    ],
+)
+def test_what_the_client_would_change_fails_the_check_of_a_row(flags, reason):
     """Before anything is sent."""
     check = RowCheck(make_settings("localhost:1"))
     vars(check)["_known"] = known(SinkTopic("t", 1))
-    with pytest.raises(TaskFailedError, match="NUL_IN_HEADER"):
-        check(False, "t", False, 1, 70, None, False, True)
+    with pytest.raises(TaskFailedError, match=reason):
+        check(False, "t", False, 1, 70, None, *flags)
 
 
 def test_long_name_is_shown_in_part():

@@ -243,6 +243,31 @@ def test_null_key_of_a_topic_column_fails_the_job_before_anything_is_sent(
         write(keyed.withColumn("partition", F.lit(9)))
 
 
+@pytest.mark.parametrize("by_column", [False, True])
+def test_start_of_1970_is_set_aside_or_fails_the_job(
+    spark, write, kafka_cluster, kafka_topic, by_column
+):
+    """The client would write the time of sending; a later timestamp arrives as it is."""
+    topic = kafka_cluster.create_topic()
+    df = spark.sql(
+        "SELECT key, 'v' AS value, timestamp_micros(time) AS timestamp FROM VALUES "
+        "('start', 0L), ('end', -500L), ('next', 1000L), ('now', NULL) AS t(key, time)"
+    )
+    to = [] if by_column else [topic]
+    df = df.withColumn("topic", F.lit(topic)) if by_column else df
+    with pytest.raises(e.InvalidTimestampError, match="INVALID_TIMESTAMP") as caught:
+        write(df, *to)
+    assert caught.value.verdict.rule.id == "spark-unwritable-timestamp"
+    assert caught.value.__notes__[0].startswith("0 records were appended")
+    report = write(df, *to, policy=letters_to(kafka_topic))
+    assert (report.delivered, report.dead_lettered) == (2, {"INVALID_TIMESTAMP": 2})
+    times = {m.key(): m.timestamp()[1] for m in read(kafka_cluster, topic)}
+    assert times.pop(b"now") > 10**12
+    assert times == {b"next": 1}
+    said = {m.key(): why(m)["timestamp"] for m in read(kafka_cluster, kafka_topic)}
+    assert said == {b"start": "0", b"end": "-1"}
+
+
 HEADERS = "array<struct<key:string,value:binary>>"
 
 

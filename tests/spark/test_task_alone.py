@@ -7,19 +7,19 @@ import pytest
 from confluent_kafka import KafkaError
 
 from kafkaguard import errors as e
-from kafkaguard._delivery.dead_letters import Reason
+from kafkaguard._delivery.dead_letters import Reason, read_headers
 from kafkaguard._delivery.sizes import batch_size
 from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
 from kafkaguard_adapters.spark.executor import delivery as delivery_module
 from kafkaguard_adapters.spark.executor import known_topics
-from kafkaguard_adapters.spark.executor.arrow import ANY_PARTITION, NOW, Record
+from kafkaguard_adapters.spark.executor.arrow import ANY_PARTITION, Record
 from kafkaguard_adapters.spark.executor.delivery import Delivery
 from kafkaguard_adapters.spark.executor.sent_records import SentRecords
 from kafkaguard_adapters.spark.settings import make_settings
 from kafkaguard_adapters.spark.verdicts import record_error
 from tests.spark.spark_reading import letters_to
 
-INVALID_RECORD, TOO_LARGE, DENIED, TIMED_OUT = 87, 10, 29, -192
+INVALID_RECORD, TOO_LARGE, DENIED, TIMED_OUT, BAD_TIME = 87, 10, 29, -192, 32
 DEAD = "dead"
 
 
@@ -43,6 +43,7 @@ class Sender:
 
     Attributes:
         answers: What a topic's next batches are answered, before its own rules count.
+        latest: The latest timestamp that any topic takes.
         log: What was written, in this order.
         flushes: How many records each flush sent.
     """
@@ -50,6 +51,7 @@ class Sender:
     def __init__(self, topics):
         self.topics = topics
         self.answers = {}
+        self.latest = float("inf")
         self.log, self.flushes, self.ended = [], [], []
         self._open, self._failed = [], []
 
@@ -83,6 +85,8 @@ class Sender:
         topic = self.topics[name]
         if topic.compacted and any(record.key is None for record in batch):
             return INVALID_RECORD
+        if any((record.timestamp or 0) > self.latest for record in batch):
+            return BAD_TIME
         size = batch_size(batch[0].key, batch[0].value, batch[0].headers or ())
         if topic.max_message_bytes and size > topic.max_message_bytes:
             return TOO_LARGE
@@ -327,7 +331,58 @@ def test_a_record_that_is_sent_again_keeps_partition_headers_and_time(task):
         delivery.end_window()
     first, second = (r for r in one.sender.log if r.topic == "latest")
     assert first == Record("latest", b"k", b"1", [("h", b"1")], 2, 1_500)
-    assert second == Record("latest", b"l", b"2", None, ANY_PARTITION, NOW)
+    assert second == Record("latest", b"l", b"2", None, ANY_PARTITION, None)
+
+
+START = pa.timestamp("us", "UTC")
+
+
+def timed(*micros):
+    """Make a batch of records with these timestamps, in microseconds."""
+    rows = [("events", f"k{n}", "v") for n in range(len(micros))]
+    return arrow(rows, timestamp=pa.array(micros, START))
+
+
+def test_timestamp_that_would_get_another_meaning_is_refused(task):
+    """0 is "now" to librdkafka, -1 is "none" to Kafka; other times before 1970 are kept."""
+    one = task(policy=letters_to(DEAD))
+    with Delivery(one._settings, one._believed) as delivery:
+        delivery.send(timed(0, -1, 999, -1_000, 1_000, -1_001, None))
+        delivery.end_window()
+    kept = {record.key: record.timestamp for record in one.sender.log[:3]}
+    assert kept == {b"k4": 1, b"k5": -2, b"k6": None}
+    assert delivery.counts.dead_lettered == {"INVALID_TIMESTAMP": 4}
+    letters = [record for record in one.sender.log if record.topic == DEAD]
+    assert {record.timestamp for record in letters} == {None}
+    said = [read_headers(record.headers)["timestamp"] for record in letters]
+    assert said == ["0", "-1", "0", "-1"]
+
+
+def test_dead_letter_with_another_reason_says_such_a_timestamp_too(task):
+    """The row has no key either."""
+    one = task(SinkTopic("keyed", 1, compacted=True), policy=letters_to(DEAD))
+    one._believed["keyed"] = SinkTopic("keyed", 1, compacted=True)
+    with Delivery(one._settings, one._believed) as delivery:
+        delivery.send(arrow([("keyed", None, "v")], timestamp=pa.array([0], START)))
+        delivery.end_window()
+    (letter,) = one.sender.log
+    said = read_headers(letter.headers)
+    assert (letter.timestamp, said["timestamp"]) == (None, "0")
+    assert said["reason"] == "NULL_KEY"
+
+
+def test_timestamp_that_the_broker_refuses_is_dead_lettered(task):
+    """The dead letter goes without it."""
+    one = task(policy=letters_to(DEAD))
+    one.sender.latest = 10**13
+    with Delivery(one._settings, one._believed) as delivery:
+        delivery.send(timed(10**15, 10**17, 2 * 10**15))
+        delivery.end_window()
+    assert delivery.counts.dead_lettered == {"INVALID_TIMESTAMP": 1}
+    assert delivery.counts.delivered == 2
+    (letter,) = (record for record in one.sender.log if record.topic == DEAD)
+    assert letter.timestamp is None
+    assert read_headers(letter.headers)["timestamp"] == str(10**14)
 
 
 @pytest.mark.parametrize("reason", list(Reason))

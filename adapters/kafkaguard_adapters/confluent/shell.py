@@ -237,17 +237,23 @@ class ConfluentShell(Heard):
             self._accepted(window)
             self._end(window)
             return
+        refusals = self._reported_refusals(window)
+        self._failed(window, self._looked_up(window.place.topic, refusals))
+        self._end(window)
+
+    def _reported_refusals(self, window: Window) -> list[Refusal]:
+        """Return why each record failed whose failure was reported; keep its report."""
+        if not window.failed_reports:
+            return []
         window.due = window.since + self.traits.delivery_timeout
-        topic = window.place.topic
-        refusals = self._looked_up(topic, window.refusals(self._known(window)))
+        refusals = window.refusals(self._known(window))
         for refusal in refusals:
             report = self._failed_reports[refusal.token] = window.failed_report(
                 refusal.token
             )
             if (key := report.message.key()) is not None:
                 self._suspects.update(dict.fromkeys(hashes(key), key))
-        self._failed(window, refusals)
-        self._end(window)
+        return refusals
 
     def _end(self, window: Window) -> None:
         self._open.pop(window, None)
@@ -467,8 +473,9 @@ class ConfluentShell(Heard):
                 "the client never reported these records",
                 LookupError(repr(window.place)),
             )
+            refusals = self._reported_refusals(window)
+            self._failed(window, [*refusals, *window.unreported()])
             self._end(window)
-            self._failed(window, window.unreported())
 
     def _purge(self, *, in_flight: bool) -> None:
         try:

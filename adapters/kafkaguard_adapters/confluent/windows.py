@@ -343,11 +343,15 @@ class Window(Batch):
         """Return a refusal for each record without a report, as "maybe" sent.
 
         The guard cannot know which records these are, so none of them is sent again.
+        Those of :meth:`refusals`, which comes first, are left out.
         """
         missing = self.unreported_count
-        self._failed = {}
         error = KafkaException(KafkaError(_PURGED_IN_FLIGHT))
-        places = [index for index in range(self._taken) if index not in self._voids]
+        places = [
+            index
+            for index in range(self._taken)
+            if index not in self._voids and index not in self._failed
+        ]
         return [
             Refusal(self.first_token + index, index, error, "client", "maybe")
             for index in places[len(places) - missing :]

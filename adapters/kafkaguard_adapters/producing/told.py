@@ -77,8 +77,7 @@ def _verdict_of(report: DeliveryReport, gravest: Any) -> Verdict:
     verdicts: list[Verdict] = [gravest.verdict] if gravest else []
     if report.pending:
         verdicts.append(classify(ClientTimeoutError(), api="Produce"))
-    order = list(Action)
-    return max(verdicts, key=lambda verdict: order.index(verdict.action))
+    return max(verdicts, key=lambda verdict: verdict.action.severity)
 
 
 def callback_failed(

@@ -95,6 +95,17 @@ _REFUSED = {
         "librdkafka's rd_kafka_header_add, which takes names that end with a NUL",
         "The column headers has a key with a NUL character.",
     ),
+    Reason.INVALID_TIMESTAMP: _refused(
+        e.InvalidTimestampError,
+        "a record's timestamp is 1970-01-01 00:00:00 UTC or the millisecond before it, "
+        "and the client would write the time of sending, or none; make it null or "
+        f"another time, or {_NAME_ONE}",
+        "unwritable-timestamp",
+        "correct the column timestamp, or dead-letter such records",
+        "librdkafka's rd_kafka_producev: 0 is the time of sending; Kafka's record "
+        "format: -1 is no timestamp",
+        "The column timestamp has the start of 1970, which parsers make of 0.",
+    ),
     Reason.MALFORMED: _refused(
         e.InvalidRecordError,
         "a line of the source does not fit the declared columns",

@@ -18,6 +18,7 @@ from kafkaguard_adapters.spark.driver.columns import REFUSED
 from kafkaguard_adapters.spark.driver.refused_columns import (
     Refused,
     has_cut_name,
+    has_unwritable_time,
     only,
     refused_columns,
 )
@@ -103,7 +104,10 @@ def _checked(
         limits=known.limits(topic),
         partitions=known.partitions(topic),
     )
-    refused.insert(0, Refused(has_cut_name(df.columns), Reason.NUL_IN_HEADER))
+    refused[:0] = [
+        Refused(has_unwritable_time(df.columns), Reason.INVALID_TIMESTAMP),
+        Refused(has_cut_name(df.columns), Reason.NUL_IN_HEADER),
+    ]
     fatal = [each for each in refused if _is_fatal(each.reason, settings)]
     if not fatal:
         return None

@@ -10,7 +10,11 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 from kafkaguard._delivery.dead_letters import Reason
 from kafkaguard._delivery.sizes import BATCH_HEADER_BYTES, FIXED_BYTES, NUMBER_STEPS
-from kafkaguard_adapters.spark.executor.arrow import MOST_FRAMING_BYTES, NUL
+from kafkaguard_adapters.spark.executor.arrow import (
+    MOST_FRAMING_BYTES,
+    NUL,
+    UNWRITABLE_TIMES,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -97,6 +101,14 @@ def has_nameless(columns: Sequence[str]) -> Column:
 def has_cut_name(columns: Sequence[str]) -> Column:
     """Return whether a record has a header whose name librdkafka would cut."""
     return _has_header(columns, lambda header: header["key"].contains(NUL))
+
+
+def has_unwritable_time(columns: Sequence[str]) -> Column:
+    """Return whether a record's timestamp would get another meaning."""
+    if "timestamp" not in columns:
+        return F.lit(False)
+    is_such = F.unix_millis("timestamp").isin(*UNWRITABLE_TIMES)
+    return F.coalesce(is_such, F.lit(False))
 
 
 def _has_header(columns: Sequence[str], is_such: Callable[[Column], Column]) -> Column:

@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 MOST_FRAMING_BYTES = BATCH_HEADER_BYTES + FIXED_BYTES + 4 * (1 + len(NUMBER_STEPS))
 #: confluent-kafka's value for "the partitioner chooses the partition".
 ANY_PARTITION = -1
-#: confluent-kafka's value for "the timestamp is the time of sending".
-NOW = 0
+#: Timestamps with another meaning: to librdkafka 0 is the time of sending, to Kafka -1
+#: is no timestamp.
+UNWRITABLE_TIMES = frozenset({0, -1})
 _EMPTY = "{}"
 #: The character at which librdkafka ends a header's name.
 NUL = "\0"
@@ -38,14 +39,17 @@ _PICTURE_OF_NUL = "\N{SYMBOL FOR NULL}"
 
 
 class Record(NamedTuple):
-    """A record to send; the timestamp is in milliseconds since the epoch."""
+    """A record to send.
+
+    Its timestamp is in milliseconds since 1970; None: the time of sending.
+    """
 
     topic: str | None
     key: bytes | None
     value: bytes | None
     headers: list[Header] | None = None
     partition: int = ANY_PARTITION
-    timestamp: int = NOW
+    timestamp: int | None = None
 
     @property
     def sizes(self) -> Sizes:
@@ -81,7 +85,8 @@ class Columns:
     def records(self) -> Iterator[Record]:
         """Yield the records."""
         keys, headers = self._bytes("key"), self._headers or repeat(None)
-        rest = zip(headers, self._partitions(), self._timestamps(), strict=False)
+        times = self._timestamps.to_pylist()
+        rest = zip(headers, self._partitions(), times, strict=False)
         for topic, key, value, others in zip(
             self._topics(), keys, self._bytes("value"), rest, strict=False
         ):
@@ -153,6 +158,11 @@ class Columns:
     def cut_names(self) -> Any:
         """Return the mask of the rows with a name that librdkafka would cut."""
         return self._with_header_name(lambda names: pc.match_substring(names, NUL))
+
+    def unwritable_times(self) -> Any:
+        """Return the mask of the rows whose timestamp would get another meaning."""
+        times = pa.array(UNWRITABLE_TIMES, pa.int64())
+        return pc.is_in(self._timestamps, times)
 
     def at_most(self) -> float:
         """Return an upper bound of the rows' sizes, cheaper than all sizes."""
@@ -226,14 +236,14 @@ class Columns:
         partitions: list[int] = column.to_pylist()
         return partitions
 
-    def _timestamps(self) -> Iterable[int]:
-        """Return each record's timestamp, in milliseconds since the epoch."""
+    @cached_property
+    def _timestamps(self) -> Any:
+        """Each record's timestamp, in milliseconds since 1970, or null."""
         if "timestamp" not in self._names:
-            return repeat(NOW, len(self))
+            return pa.nulls(len(self), pa.int64())
         column = self._batch.column("timestamp")
-        whole = column.cast(pa.timestamp("ms", column.type.tz), safe=False)
-        numbers: list[int] = pc.fill_null(whole.cast(pa.int64()), NOW).to_pylist()
-        return numbers
+        whole = pc.floor_temporal(column, unit="millisecond")  # a cast rounds up to 0
+        return whole.cast(pa.timestamp("ms", column.type.tz)).cast(pa.int64())
 
     def _topics(self) -> Iterable[str | None]:
         if "topic" not in self._names:

@@ -40,7 +40,10 @@ def _refused_by(
     topic: str, rows: Any, columns: Columns, known: KnownTopics
 ) -> dict[int, Reason]:
     """Find the rows that one topic refuses; a later reason has precedence."""
-    refused = dict.fromkeys(_both(rows, columns.cut_names()), Reason.NUL_IN_HEADER)
+    times = columns.unwritable_times()
+    refused = dict.fromkeys(_both(rows, times), Reason.INVALID_TIMESTAMP)
+    cut = columns.cut_names()
+    refused |= dict.fromkeys(_both(rows, cut), Reason.NUL_IN_HEADER)
     nameless = columns.nameless()
     refused |= dict.fromkeys(_both(rows, nameless), Reason.NAMELESS_HEADER)
     beyond = columns.outside(known.partitions(topic))

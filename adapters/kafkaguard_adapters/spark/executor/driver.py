@@ -19,7 +19,11 @@ from kafkaguard._delivery.judging import add_words
 from kafkaguard._delivery.sizes import batch_size
 from kafkaguard.errors import CorruptMessageError, InvalidRecordError
 from kafkaguard_adapters.confluent.errors import errors
-from kafkaguard_adapters.spark.executor.arrow import ANY_PARTITION, NOW, Record
+from kafkaguard_adapters.spark.executor.arrow import (
+    ANY_PARTITION,
+    UNWRITABLE_TIMES,
+    Record,
+)
 from kafkaguard_adapters.spark.executor.attempts import Attempts
 from kafkaguard_adapters.spark.executor.sent_records import (
     SentRecords,
@@ -93,6 +97,7 @@ class WindowDriver:
             "delivery.timeout.ms",
             largest_request=int(self._config["message.max.bytes"]),
             replaceable=False,
+            unwritable_times=UNWRITABLE_TIMES,
         )
         return DeliveryMachine(
             traits,
@@ -312,7 +317,7 @@ def _again(record: Failed) -> Record:
         raw.value,
         list(raw.headers) or None,
         ANY_PARTITION if partition is None else partition,
-        raw.timestamp_ms or NOW,
+        raw.timestamp_ms,
     )
 
 

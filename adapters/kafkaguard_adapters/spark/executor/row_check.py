@@ -14,6 +14,7 @@ from kafkaguard_adapters.spark.driver.refused_columns import (
     batch_bytes,
     has_cut_name,
     has_nameless,
+    has_unwritable_time,
     record_size,
 )
 from kafkaguard_adapters.spark.executor.known_topics import KnownTopics
@@ -69,7 +70,7 @@ class RowCheck:
         return record_error(reason, topic) if reason else None
 
     def _reason(
-        self, topic: str, partition: int | None, nameless: bool, cut: bool
+        self, topic: str, partition: int | None, nameless: bool, cut: bool, time: bool
     ) -> Reason | None:
         if partition is not None and not (
             0 <= partition < self._known.partitions(topic)
@@ -77,7 +78,9 @@ class RowCheck:
             return Reason.UNKNOWN_PARTITION
         if nameless:
             return Reason.NAMELESS_HEADER
-        return Reason.NUL_IN_HEADER if cut else None
+        if cut:
+            return Reason.NUL_IN_HEADER
+        return Reason.INVALID_TIMESTAMP if time else None
 
     @cached_property
     def _known(self) -> KnownTopics:
@@ -97,6 +100,10 @@ def row_check(columns: Sequence[str], settings: SinkSettings) -> Column:
     keyless = F.col("key").isNull() if "key" in columns else F.lit(True)
     partition = F.col("partition") if "partition" in columns else F.lit(None)
     sizes = record_size(columns), batch_bytes(columns)
-    names = has_nameless(columns), has_cut_name(columns)
+    flags = (
+        has_nameless(columns),
+        has_cut_name(columns),
+        has_unwritable_time(columns),
+    )
     aside = F.col(REFUSED).isNotNull() if REFUSED in columns else F.lit(False)
-    return check(aside, F.col("topic"), keyless, *sizes, partition.cast("int"), *names)
+    return check(aside, F.col("topic"), keyless, *sizes, partition.cast("int"), *flags)

@@ -139,7 +139,7 @@ class Sender:
                     key,
                     partition,
                     note,
-                    timestamp=timestamp,
+                    timestamp=timestamp or 0,  # 0: the time of sending
                     headers=headers,
                 )
             except BufferError:
