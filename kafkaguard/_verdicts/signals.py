@@ -104,6 +104,7 @@ TEXTS: dict[str, tuple[tuple[str, type[e.KafkaGuardError]], ...]] = {
         ("Unable to bootstrap", e.ClientNotConnectedError),
         ("Failed to update metadata", e.ClientMetadataError),
     ),
+    "KafkaConnectionError": (("Unable to bootstrap", e.ClientNotConnectedError),),
     "IllegalStateError": (
         ("not assigned", e.ClientGroupError),
         ("No current assignment", e.ClientGroupError),
@@ -117,6 +118,7 @@ TEXTS: dict[str, tuple[tuple[str, type[e.KafkaGuardError]], ...]] = {
         ("Consumer closed", e.ClientClosedError),
         ("Producer closed", e.ClientClosedError),
         ("Producer has been closed", e.ClientClosedError),
+        ("Handle has been closed", e.ClientClosedError),
     ),
 }
 

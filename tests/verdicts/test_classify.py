@@ -245,6 +245,13 @@ EXAMPLES = [
         "no",
     ),
     (
+        "not-connected",
+        aiokafka_errors.KafkaConnectionError("Unable to bootstrap from [('x', 1, 0)]"),
+        {},
+        "RETRY",
+        "no",
+    ),
+    (
         "no-metadata-of-topic",
         kafka_errors.KafkaTimeoutError("Failed to update metadata after 60.0 secs."),
         {"api": "Produce"},

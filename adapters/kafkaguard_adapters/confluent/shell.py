@@ -150,7 +150,9 @@ class ConfluentShell(Heard):
         self._retired: list[Any] = []
         #: When an error of a connection is logged again.
         self._logs_again = 0.0
-        settings.hear(self._hear_error)
+        log = settings.error_log
+        #: The client's errors that the last poll has brought; see :meth:`hear_errors`.
+        self.unread: Collection[Any] = () if log is None else log.unread
 
     def use(self, machine: DeliveryMachine, letters: Letters) -> None:
         """Connect the shell with the machine and with the check of dead letters.
@@ -260,7 +262,8 @@ class ConfluentShell(Heard):
     def _known(self, window: Window) -> ClientFacts:
         kept = None
         oldest = window.since - SUPPRESSED_S
-        if self._settings.hears_errors:
+        if self._settings.error_log is not None:
+            self.hear_errors()
             kept = self._lost_connection < oldest
         login, told = self._refused_login
         return ClientFacts(
@@ -375,19 +378,22 @@ class ConfluentShell(Heard):
             self._flushes += not is_sending
         if is_sending:
             client.poll(seconds)
-            return len(client)
-        try:
-            left: int = client.flush(seconds)
-        finally:
-            with self._flushed:
-                self._flushes -= 1
-                self._flushed.notify_all()
+            left = len(client)
+        else:
+            try:
+                left = client.flush(seconds)
+            finally:
+                with self._flushed:
+                    self._flushes -= 1
+                    self._flushed.notify_all()
+        self.hear_errors()
         return left
 
     def serve_for_room(self, seconds: float) -> None:
         """Serve reports once, to make room in the client's queue."""
         with self.callbacks.diverted():
             self._served(lambda client: client.poll(seconds))
+            self.hear_errors()
 
     def _served(self, serve: Callable[[Any], int]) -> int:
         """Serve reports; return the client's result, or 0 if the call fails."""
@@ -418,12 +424,22 @@ class ConfluentShell(Heard):
         self._died(cause, None)
         self.poll_while_troubled()
 
-    def _hear_error(self, error: Any) -> None:
+    def hear_errors(self) -> None:
+        """Take note of the client's errors so far; called after each poll."""
+        log = self._settings.error_log
+        if log is None:
+            return
+        for error in log.read():
+            self._hear_error(error, is_told=log.own is not None)
+            if log.own is not None:
+                self.callbacks.call(log.own, error)
+
+    def _hear_error(self, error: Any, *, is_told: bool) -> None:
         """Record that the client has lost a connection, or could not log in."""
         self._lost_connection = _now()
         if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):  # noqa: SLF001 - documented constants
             self._refused_login = error, self._lost_connection
-        if self._settings.has_error_cb or self._lost_connection < self._logs_again:
+        if is_told or self._lost_connection < self._logs_again:
             return  # without any callback librdkafka itself would log each of them
         self._logs_again = self._lost_connection + QUIET_S
         _log.warning(

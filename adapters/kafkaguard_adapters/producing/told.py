@@ -215,7 +215,7 @@ def transaction_given_up(
         text = (
             f"while a transaction was open. The transaction was aborted, so its "
             f"records are lost {counts}. Call commit_transaction() or "
-            "abort_transaction() before close()"
+            "abort_transaction() before you close the producer"
         )
     elif why.verdict.action is Action.IN_DOUBT:
         verdict = why.verdict
