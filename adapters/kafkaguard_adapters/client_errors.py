@@ -8,13 +8,33 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from kafkaguard._verdicts.classification import classify
 from kafkaguard._verdicts.signals import signal_of
-from kafkaguard.errors import KafkaGuardError, dual, for_code
+from kafkaguard._verdicts.verdict import Action, RuleInfo, Verdict
+from kafkaguard.errors import (
+    ClientStateError,
+    KafkaGuardError,
+    RecordPurgedError,
+    dual,
+    for_code,
+)
 from kafkaguard.errors._made import module_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kafkaguard._verdicts.verdict import Verdict
+
+#: The verdict for a client of the parent process that is used in a forked child.
+OF_PARENT = Verdict(
+    Action.RECREATE,
+    retriable=False,
+    written="no",
+    error_class=ClientStateError,
+    rule=RuleInfo(
+        "client-of-the-parent",
+        "the client belongs to the parent process: build one in this process",
+        "POSIX fork(2): the child has none of the parent's threads",
+        "A client is built, then the process forks, as multiprocessing and servers do.",
+    ),
+)
 
 
 class ClientErrors(ABC):
@@ -25,9 +45,12 @@ class ClientErrors(ABC):
         base: The base class of the client's errors.
         conditions: The client's classes for conditions that have no code (a timeout, a
             closed client, calls in a wrong order), by kafkaguard's classes.
+        given_up: The client's code for a record that it gave up without an answer, or
+            the condition.
     """
 
     client: str
+    given_up: ClassVar[int | type[KafkaGuardError]] = RecordPurgedError
     base: ClassVar[type[BaseException]]
     conditions: ClassVar[Mapping[type[KafkaGuardError], type[BaseException]]] = {}
 

@@ -54,10 +54,7 @@ def make(
 
 def raise_gravest(errors: Iterable[KafkaGuardError]) -> None:
     """Raise the most severe error, with the others as notes."""
-    from kafkaguard._verdicts.verdict import Action
-
-    severity = {action: rank for rank, action in enumerate(Action)}
-    ranked = sorted(errors, key=lambda error: severity[error.verdict.action])
+    ranked = sorted(errors, key=lambda error: error.verdict.action.severity)
     if not ranked:
         return
     *others, gravest = ranked

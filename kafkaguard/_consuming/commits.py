@@ -31,7 +31,6 @@ FLOOR_S: Final = 0.1
 _MAY_PASS: Final = frozenset({Action.CONFIGURE, Action.REJECT, Action.IN_DOUBT})
 #: An error with one of these actions is about all partitions.
 _ABOUT_THE_GROUP: Final = frozenset({Action.REJOIN, Action.RECREATE, Action.FENCED})
-_SEVERITY = {action: rank for rank, action in enumerate(Action)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +81,7 @@ def failed_event(
     }
     if not failed:
         return None
-    error = max(failed.values(), key=lambda each: _SEVERITY[each.verdict.action])
+    error = max(failed.values(), key=lambda each: each.verdict.action.severity)
     return CommitFailedEvent(
         policy=policy.name,
         policy_id=policy.policy_id,

@@ -156,6 +156,11 @@ class Batch:
         """The number of its records, which may still grow."""
         raise NotImplementedError
 
+    @property
+    def is_lone(self) -> bool:
+        """Whether its only record was certainly alone in the request's batch."""
+        return self.count == 1
+
     def may_hold(self, index: int) -> bool:
         """Return whether one of its records was or may have been written."""
         return self.ended != "split" and index not in self.unwritten

@@ -10,10 +10,10 @@ from kafkaguard._delivery.facts import Place
 from kafkaguard._delivery.judging import (
     INVALID_TIMESTAMP,
     MESSAGE_TOO_LARGE,
-    PURGED_IN_FLIGHT,
     add_words,
     may_be_set_aside,
     may_pass,
+    unanswered,
 )
 from kafkaguard._delivery.records import Record, RecordOutcome
 from kafkaguard._delivery.report import SupersededError
@@ -26,7 +26,11 @@ from kafkaguard._retries.events import (
 )
 from kafkaguard._retries.machine import CallContext
 from kafkaguard._verdicts.verdict import Action
-from kafkaguard.errors import KafkaGuardError, MessageTooLargeError
+from kafkaguard.errors import (
+    BatchMateRefusedError,
+    KafkaGuardError,
+    MessageTooLargeError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -62,7 +66,8 @@ class Fates:
     Attributes:
         attempts: The policy's attempts and waits.
         open: The records that are not settled.
-        transaction_failure: The first failure of a record of a transaction.
+        transaction_failure: The first failure of a record of a transaction that is not
+            only the failure of its batch, if there is one.
         has_hole: A record of a transaction failed in flight.
     """
 
@@ -217,7 +222,8 @@ class Fates:
         if isinstance(error, SupersededError):
             self._books.superseded()
         if self._traits.transactional:
-            self.transaction_failure = self.transaction_failure or error
+            if isinstance(self.transaction_failure, BatchMateRefusedError | None):
+                self.transaction_failure = error  # rather the record that is to blame
             self.has_hole = self.has_hole or record.batch is not None
         written = error.verdict.written
         self.settle(record, "failed" if written == "no" else "in_doubt", error)
@@ -420,8 +426,8 @@ class Fates:
         self.end(record, record.error, now)
 
     def _doubtful(self, record: Record, why: str) -> KafkaGuardError:
-        return self._errors.make(
-            PURGED_IN_FLIGHT,
+        return unanswered(
+            self._errors,
             f"it was sent again and got no answer ({why}): it may have been written",
             api="Produce",
             topic=record.place.topic,

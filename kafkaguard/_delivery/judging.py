@@ -18,6 +18,7 @@ from kafkaguard.errors import (
     ClusterAuthorizationFailedError,
     InvalidRecordKeyError,
     KafkaGuardError,
+    for_code,
 )
 
 if TYPE_CHECKING:
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.shell import ClientErrors
     from kafkaguard._verdicts.verdict import TopicFacts
 
-#: librdkafka's code for a record that was purged in flight; Kafka has none.
-PURGED_IN_FLIGHT = -151
 MESSAGE_TOO_LARGE = 10
 INVALID_TIMESTAMP = 32
 _INVALID_RECORD = 87
@@ -42,6 +41,8 @@ _SEQUENCE_ERRORS = frozenset({45, 59})
 ABORT = classify(120, api="EndTxn")
 #: The verdict for a record that was sent and got no answer.
 IN_DOUBT = classify(ClientTimeoutError(), api="Produce")
+#: The verdict for a record that was sent, and that its client gave up.
+GIVEN_UP = classify(-151)
 #: The verdict for a record that its client did not send; another client may send it.
 NOT_SENT = classify(ClientTimeoutError(), api="Produce", phase="enqueue")
 #: The verdict for a send that waited too long for records before it.
@@ -89,9 +90,11 @@ class RefusalFacts:
     Attributes:
         place: The record's topic and partition.
         count: The number of records in its batch.
-        alone: Whether it was sent alone, to find out whether it is to blame.
+        alone: Whether an answer is about this record only: it was sent alone, to find
+            out whether it is to blame, or was alone in a batch of a transaction.
         facts: Facts about the topic.
         fits: Whether the record alone is within the topic's limit; None if unknown.
+        closed: Whether the producer is closed, or being closed.
     """
 
     place: Place
@@ -99,6 +102,7 @@ class RefusalFacts:
     alone: bool = False
     facts: TopicFacts | None = None
     fits: bool | None = None
+    closed: bool = False
 
 
 class Judge:
@@ -152,14 +156,14 @@ class Judge:
         sent = refusal.sent != "never"
         if not sent and ends_all(cause):
             return Judgement(self._errors.translate(cause, **_place(known)))
-        why = f"the producer gave up ({type(cause).__name__})"
+        why = f"the producer gave up ({_name_of(refusal)})"
+        if known.closed:
+            why = "the producer was closed"
         if sent:
             text = (
                 f"{why} while this record had no answer yet: it may have been written"
             )
-            error = self._errors.make(
-                PURGED_IN_FLIGHT, text, original=cause, **_place(known)
-            )
+            error = unanswered(self._errors, text, original=cause, **_place(known))
             return Judgement(error, innocent=True, in_flight=True)
         text = f"{why} before this record was sent: it was not written"
         error = self._errors.make(
@@ -240,11 +244,8 @@ class Judge:
             return False
         code = _code_of(refusal)
         if code in _REFUSED_BATCH:
-            return (
-                known.fits is not False
-                if refusal.blame == "unknown"
-                else (known.count > 1)
-            )
+            has_mates = refusal.blame == "unknown" or known.count > 1
+            return has_mates and known.fits is not False
         if code not in _REFUSED_RECORD:
             return False
         if refusal.blame == "unknown":
@@ -330,6 +331,11 @@ class Judge:
         return late
 
 
+def unanswered(errors: ClientErrors, text: str, **known: Any) -> KafkaGuardError:
+    """Make the error of a record that its client gave up after sending it."""
+    return errors.make(errors.given_up, text, verdict=GIVEN_UP, **known)
+
+
 def ends_all(cause: Any) -> bool:
     """Return whether a new client would not help: fenced or not authorized."""
     verdict: Verdict = classify(cause, api="Produce")
@@ -375,6 +381,12 @@ def _code_of(refusal: Refusal) -> int | None:
     """Return the broker's code that a client's exception or error object carries."""
     signal = signal_of(refusal.cause)
     return signal.key if signal is not None and isinstance(signal.key, int) else None
+
+
+def _name_of(refusal: Refusal) -> str:
+    """Return Kafka's or librdkafka's name of a cause, or that of its class."""
+    code = _code_of(refusal)
+    return type(refusal.cause).__name__ if code is None else for_code(code).name
 
 
 def _exception(cause: Any) -> BaseException | None:

@@ -298,19 +298,40 @@ class DeliveryMachine:
             # Before the batch's records are sent again, those above the topic's limit
             # are ended.
             self._rounds.oversize.add(record.place.topic)
-        if judgement.in_flight and self._may_be_answered():
+        if self._needs_size_limit(refusal):
+            record.refusal = refusal
+            self._fates.ask_size(record)
+        elif judgement.in_flight and self._may_be_answered():
             self._fates.happens(record, RecordEvent.AWAIT_ANSWER)
             self._unanswered.setdefault(batch, []).append(record)
         else:
             self._decide(record, batch, judgement, now, is_mate=refusal.blame == "mate")
 
     def _known(self, record: Record, batch: Batch, refusal: Refusal) -> RefusalFacts:
-        topic = record.place.topic
+        topic, is_final = record.place.topic, self._traits.transactional
         fits = None
-        if refusal.blame == "unknown":
+        if refusal.blame == "unknown" or is_final:
             fits = self._size_limits.fits(topic, record.raw)
+        is_alone = record.is_alone or (is_final and batch.is_lone)
         return RefusalFacts(
-            record.place, batch.count, record.is_alone, self._facts(topic), fits
+            record.place,
+            batch.count,
+            is_alone,
+            self._facts(topic),
+            fits,
+            self._is_closing,
+        )
+
+    def _needs_size_limit(self, refusal: Refusal) -> bool:
+        """Return whether only sizes can show which record of a batch is to blame.
+
+        No record of a transaction is sent again, so no second attempt shows it.
+        """
+        return (
+            self._traits.transactional
+            and refusal.sent == "answered"
+            and is_too_large(refusal)
+            and not self._is_closing
         )
 
     def _may_be_answered(self) -> bool:
@@ -664,13 +685,18 @@ class DeliveryMachine:
                 if record.is_letter:
                     self._fates.seal(record)
                 else:
-                    self._too_large(record, now)
+                    self._sized(record, now)
         return self._go_on(now)
 
-    def _too_large(self, record: Record, now: float) -> None:
-        error, topic = record.error, record.place.topic
+    def _sized(self, record: Record, now: float) -> None:
+        batch, refusal = record.batch, record.refusal
+        if batch is not None and refusal is not None:
+            known = self._known(record, batch, refusal)
+            record.error = self._judge.judge(refusal, known).error
+        error = record.error
         assert error is not None
-        error.summary = self._size_limits.describe(topic, record.raw)
+        if error.code is not None:  # this record is to blame
+            error.summary = self._size_limits.describe(record.place.topic, record.raw)
         self._fates.end(record, error, now)
 
     # --- time and the end -------------------------------------------------------------

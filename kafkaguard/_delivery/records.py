@@ -13,7 +13,7 @@ from kafkaguard._delivery.table import RecordState
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from kafkaguard._delivery.facts import Batch, Place, Rank, Raw
+    from kafkaguard._delivery.facts import Batch, Place, Rank, Raw, Refusal
     from kafkaguard._retries.machine import Machine
     from kafkaguard.errors import KafkaGuardError
 
@@ -63,6 +63,8 @@ class Record:
         is_suspect: It was refused again and may be to blame, so the next batch has
             fewer records.
         is_alone: It was sent alone, so an answer is about this record.
+        refusal: Why it failed in a transaction; it is judged again when the topic's
+            size limit is known.
         reason: The reason for the dead letter's headers, if the error does not say it.
         letter_error: Why its dead letter was not delivered.
         shell: The shell's own data: future, callbacks. The machine never reads it.
@@ -85,6 +87,7 @@ class Record:
         "place",
         "raw",
         "reason",
+        "refusal",
         "resent",
         "shell",
         "state",
@@ -115,6 +118,7 @@ class Record:
         self.resent = 0
         self.attempts: Machine | None = None
         self.is_suspect = self.is_alone = False
+        self.refusal: Refusal | None = None
         self.reason: str | None = None
         self.letter_error: KafkaGuardError | None = None
         self.shell: Any = None

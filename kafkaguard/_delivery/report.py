@@ -133,9 +133,6 @@ def _kind(error: KafkaGuardError) -> str:
     return f"{error.name}{code} on topic {error.topic}: {error.verdict.action}"
 
 
-_SEVERITY = {action: rank for rank, action in enumerate(Action)}
-
-
 def worst(errors: Iterable[KafkaGuardError]) -> KafkaGuardError | None:
     """Return the error whose verdict is the most severe; None if there is none."""
-    return max(errors, key=lambda e: _SEVERITY[e.verdict.action], default=None)
+    return max(errors, key=lambda e: e.verdict.action.severity, default=None)

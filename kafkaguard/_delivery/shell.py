@@ -29,6 +29,10 @@ class ClientErrors(Protocol):
     def conditions(self) -> Mapping[type[KafkaGuardError], type[BaseException]]:
         """The client's classes for conditions that have no code."""
 
+    @property
+    def given_up(self) -> int | type[KafkaGuardError]:
+        """The client's code, or a condition: it gave up a record without an answer."""
+
     def make(
         self,
         error: int | type[KafkaGuardError],

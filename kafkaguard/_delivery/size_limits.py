@@ -52,17 +52,17 @@ class SizeLimits:
 
     def size_beyond(self, topic: str, raw: Raw) -> int | None:
         """Return the bytes of a batch with this record, if they exceed the limit."""
-        most = self.most(topic)
-        if most is None or batch_size(raw.key, raw.value, raw.headers) <= most:
-            return None
-        size = self._size_alone(raw)
-        return size if size is not None and size > most else None
+        return self._size_alone(raw) if self.fits(topic, raw) is False else None
 
     def fits(self, topic: str, raw: Raw | None) -> bool | None:
         """Return whether a record alone is within the limit; None if unknown."""
-        if raw is None or self.most(topic) is None:
+        most = self.most(topic)
+        if raw is None or most is None:
             return None
-        return self.size_beyond(topic, raw) is None
+        if batch_size(raw.key, raw.value, raw.headers) <= most:
+            return True
+        size = self._size_alone(raw)
+        return None if size is None else size <= most
 
     def describe(self, topic: str, raw: Raw | None) -> str:
         """Describe what is too large, for which limit, and what to do."""

@@ -15,7 +15,6 @@ from kafkaguard._verdicts.rules import RULES, Rule
 from kafkaguard._verdicts.signals import IMPLIED, REPORTED, quick_signal, signal_of
 from kafkaguard._verdicts.verdict import (
     RETRIABLE_ACTIONS,
-    Action,
     Phase,
     TopicFacts,
     Verdict,
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _PHASES = frozenset(get_args(Phase))
-_SEVERITY = {action: rank for rank, action in enumerate(Action)}
 _NO_FACTS = TopicFacts()
 
 #: Ready verdicts by everything that they depend on. The context comes from a small set
@@ -132,7 +130,7 @@ def _closer_look(error: Any, client: str | None, context: _Context) -> Verdict:
     elif isinstance(error, BaseExceptionGroup):
         # A group may be tried again only if each of its members may.
         verdicts = [_closer_look(m, client, context) for m in _members(error)]
-        return max(verdicts, key=lambda verdict: _SEVERITY[verdict.action])
+        return max(verdicts, key=lambda verdict: verdict.action.severity)
     elif hasattr(error, "__index__") and not isinstance(error, bool):
         return _of_code(index(error), client, context)
     signal = signal_of(error)

@@ -104,6 +104,7 @@ TEXTS: dict[str, tuple[tuple[str, type[e.KafkaGuardError]], ...]] = {
         ("Unable to bootstrap", e.ClientNotConnectedError),
         ("Failed to update metadata", e.ClientMetadataError),
     ),
+    "KafkaConnectionError": (("Unable to bootstrap", e.ClientNotConnectedError),),
     "IllegalStateError": (
         ("not assigned", e.ClientGroupError),
         ("No current assignment", e.ClientGroupError),
@@ -117,12 +118,21 @@ TEXTS: dict[str, tuple[tuple[str, type[e.KafkaGuardError]], ...]] = {
         ("Consumer closed", e.ClientClosedError),
         ("Producer closed", e.ClientClosedError),
         ("Producer has been closed", e.ClientClosedError),
+        ("Handle has been closed", e.ClientClosedError),
     ),
 }
 
 #: librdkafka's codes that only wrap what a serialiser or a deserialiser has raised.
 _WRAPS = frozenset({-162, -161, -160, -159})
 _WRAPPED = "wrapped"
+#: librdkafka has one code for all that ends a login; its texts show the broker's code.
+_AUTHENTICATION = -169
+_LOGIN_TEXTS = (
+    ("Request not valid in current SASL state", 34),
+    ("Unsupported SASL mechanism", 33),
+)
+#: librdkafka's codes that do not say everything.
+_VAGUE = _WRAPS | {_AUTHENTICATION}
 #: What HTTP clients raise while a schema registry is asked.
 _OF_REGISTRY: dict[str, type[e.KafkaGuardError]] = {
     "httpx.TimeoutException": e.ClientTimeoutError,
@@ -171,7 +181,7 @@ def quick_signal(error: Any) -> tuple[Any, str | None, str | None] | None:
             return None  # one that carries nothing, as KafkaException()
         inner = error.args[0] if _CARRIERS[cls] else error
         code = inner.code()
-        if code in _WRAPS:
+        if code in _VAGUE:
             return None
         if (code >= -1 or inner is error or _stands_alone(error)) and not (
             inner.fatal() or inner.txn_requires_abort() or inner.retriable()
@@ -321,7 +331,11 @@ def _of_confluent(error: Any) -> Signal:
         flag = "abort"
     elif inner.retriable():
         flag = "retriable"
-    return Signal(inner.code(), "confluent-kafka", flag)
+    code = inner.code()
+    if code == _AUTHENTICATION:
+        text = inner.str()
+        code = next((found for words, found in _LOGIN_TEXTS if words in text), code)
+    return Signal(code, "confluent-kafka", flag)
 
 
 def _carried(error: BaseException) -> Signal | None:

@@ -46,6 +46,14 @@ class Action(StrEnum):
     FENCED = "FENCED"
     """Another instance owns this id: stop, and never fence back."""
 
+    @property
+    def severity(self) -> int:
+        """The rank in that order; 0 for ``IGNORE``."""
+        return _SEVERITY[self]
+
+
+_SEVERITY = {action: rank for rank, action in enumerate(Action)}
+
 
 #: Actions after which the same request may be sent again.
 RETRIABLE_ACTIONS = frozenset({Action.RETRY, Action.REFRESH, Action.WAIT})

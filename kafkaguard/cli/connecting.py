@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 #: The packages that kafka-python needs for a SASL mechanism.
 _LOGIN_PACKAGES: Final = {"GSSAPI": "gssapi", "AWS_MSK_IAM": "botocore"}
+_MECHANISM_NAMES: Final = ("sasl.mechanism", "sasl.mechanisms")
 
 
 bootstrap_option = click.option(
@@ -78,18 +79,25 @@ def connect(bootstrap_server: str | None, config: Path | None) -> ClusterCalls:
     except KafkaGuardError as error:
         lines = {name: line for name, (_, line) in given.items()}
         raise Problem(_place(str(error), config, lines)) from error
-    _check_login(settings.mechanism)
+    is_given = not known.keys().isdisjoint(_MECHANISM_NAMES)
+    _check_login(settings.mechanism, is_given=is_given)
     calls = ClusterCalls()
     calls.cluster_view = ClusterView(lambda: settings, make)
     return calls
 
 
-def _check_login(mechanism: str | None) -> None:
+def _check_login(mechanism: str | None, *, is_given: bool) -> None:
     package = _LOGIN_PACKAGES.get(mechanism or "")
     if package and find_spec(package) is None:
+        needs = (
+            f"needs the package {package}, which is not installed: "
+            f"pip install {package}"
+        )
+        if is_given:
+            raise Problem(f"sasl.mechanism={mechanism} {needs}")
         raise Problem(
-            f"sasl.mechanism={mechanism} needs the package {package}, which is not "
-            f"installed: pip install {package}"
+            "sasl.mechanism is not given: set it to PLAIN, SCRAM-SHA-256, "
+            f"SCRAM-SHA-512 or OAUTHBEARER. Its default is {mechanism}, which {needs}"
         )
 
 

@@ -23,6 +23,8 @@ from kafkaguard.errors._librdkafka import LOCAL_CODES
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from kafkaguard._verdicts.verdict import Phase
+
 Key = int | type[e.KafkaGuardError]
 
 NAMES = {cls.name: code for code, cls in BY_CODE.items()} | {
@@ -49,6 +51,8 @@ _OWN = re.compile(
     r"(?:: [^\n]*)? -> [A-Z_]+: "
 )
 _BY_NAME = {cls.name: cls for cls in _CLASSES.values() if cls.name not in NAMES}
+#: The words of clients that refuse a record for its size; no broker has said so.
+_LARGER = "when serialized which is larger than"
 #: Errors whose class says more than their code.
 _SPECIAL = frozenset({"InvalidRecordKeyError", "RemoteStorageNotReadyError"})
 #: librdkafka's codes that only wrap the exception of a (de)serialiser.
@@ -69,6 +73,8 @@ class Found:
         note: What else the text shows.
         client: The client library, if it is one that reports other codes under this
             one.
+        phase: ``"enqueue"`` if the text is that of a client which refuses the record
+            itself.
     """
 
     key: Key
@@ -76,6 +82,7 @@ class Found:
     api: str | None = None
     note: str | None = None
     client: str | None = None
+    phase: Phase | None = None
 
     @property
     def error_class(self) -> type[e.KafkaGuardError]:
@@ -137,7 +144,8 @@ def _of_traceback_or_text(text: str) -> Found | None:
     if key is None:
         return None
     client = "aiokafka" if key == -1 and _is_of_aiokafka(text) else None
-    return Found(key, reported=True, client=client)
+    phase: Phase | None = "enqueue" if _LARGER in text else None
+    return Found(key, reported=True, client=client, phase=phase)
 
 
 def _is_of_aiokafka(text: str) -> bool:

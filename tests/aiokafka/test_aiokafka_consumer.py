@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
+import types
 from contextlib import contextmanager
 from functools import partial
 from inspect import isawaitable
@@ -111,6 +112,7 @@ class AiokafkaReader(Reader):
 class TestAiokafkaConsumer(AnswersContract):
     client_class = AIOKafkaConsumer
     refresh = "metadata_max_age_ms"
+    impatient = types.MappingProxyType({})
     client_name = "aiokafka"
     client_error = aiokafka_errors.KafkaError
     rejoin_error = aiokafka_errors.CommitFailedError

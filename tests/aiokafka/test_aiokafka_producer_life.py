@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
 import threading
 import warnings
 
@@ -101,8 +103,9 @@ class TestStart:
         """Its connections are the parent's."""
         async with guarded(kafka_cluster) as producer:
             producer.after_fork()
-            with pytest.raises(ForkedProducerError, match=str(os.getpid())):
+            with pytest.raises(ForkedProducerError, match=str(os.getpid())) as caught:
                 await producer.send("t", b"v")
+            assert caught.value.verdict.action is Action.RECREATE
             producer._is_forked = False
 
 
@@ -143,6 +146,40 @@ class TestStop:
         assert (caught.value.report.delivered, caught.value.report.in_doubt) == (1, 1)
         assert future.exception().verdict.action == Action.IN_DOUBT
         assert set() == other_tasks()
+
+    async def test_a_cancelled_stop_ends_soon_and_loses_no_outcome(
+        self, kafka_topic, kafka_faults
+    ):
+        """The second call tells what became of the records."""
+        producer = guarded(kafka_faults, request_timeout_ms=60_000)
+        await producer.start()
+        await producer.send_and_wait(kafka_topic, b"v", b"k")
+        kafka_faults.on("Produce").drop()
+        await producer.send(kafka_topic, b"w", b"k")
+        async with asyncio.timeout(25):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(producer.stop(), 0.5)
+        with pytest.raises(DeliveryFailed) as caught:
+            await producer.stop()
+        assert caught.value.report.delivered == caught.value.report.in_doubt == 1
+        assert DeliveryReport() == await producer.stop()
+        assert set() == other_tasks()
+
+    async def test_a_cancelled_start_is_told_as_one(
+        self, kafka_cluster, kafka_topic, monkeypatch
+    ):
+        """A cancellation has no text of its own."""
+
+        async def wait(_):
+            await asyncio.Event().wait()
+
+        monkeypatch.setattr(AIOKafkaProducer, "start", wait)
+        producer = guarded(kafka_cluster)
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(producer.start(), 0.1)
+        with pytest.raises(errors.ClientStateError, match="was cancelled"):
+            await producer.send(kafka_topic, b"v")
+        await producer.stop()
 
     async def test_an_exception_of_the_block_goes_first(self, kafka_cluster):
         """What stop() would raise becomes a note of it."""
@@ -235,16 +272,33 @@ class TestDeath:
                 assert n == (await producer.send_and_wait(topic, b"v", b"k")).offset
             assert bare is producer.client
 
-    async def test_fenced_is_final(self, kafka_topic, kafka_faults):
-        """No successor is built for a producer whose epoch is old."""
+    async def test_old_epoch_without_a_transactional_id_needs_a_new_client(
+        self, kafka_topic, kafka_faults
+    ):
+        """Nobody else can have fenced it, though the client says so."""
         async with guarded(kafka_faults) as producer:
             bare = producer.client
+            kafka_faults.on("Produce").fail("INVALID_PRODUCER_EPOCH", times=1)
+            with pytest.raises(errors.InvalidProducerEpochError) as caught:
+                await producer.send_and_wait(kafka_topic, b"v", b"k")
+            assert caught.value.verdict.action == Action.RECREATE
+            await producer.send_and_wait(kafka_topic, b"w", b"k")
+            assert bare is not producer.client
+        (landed,) = read(kafka_faults, kafka_topic)
+        assert b"w" in landed
+
+    async def test_fenced_is_final(self, kafka_topic, kafka_faults):
+        """No successor is built for a producer whose epoch is old."""
+        async with guarded(kafka_faults, transactional_id=kafka_topic) as producer:
+            bare = producer.client
+            await producer.begin_transaction()
             kafka_faults.on("Produce").fail("INVALID_PRODUCER_EPOCH")
             with pytest.raises(errors.KafkaGuardError) as caught:
                 await producer.send_and_wait(kafka_topic, b"v", b"k")
             assert isinstance(caught.value, aiokafka_errors.ProducerFenced)
             assert caught.value.verdict.action == Action.FENCED
             assert bare is producer.client
+            await producer.abort_transaction()
 
     async def test_a_class_with_an_init_of_its_own_cannot_be_replaced(
         self, kafka_cluster, kafka_topic
@@ -291,6 +345,20 @@ class TestDeath:
             assert caught.value.verdict.action == Action.IN_DOUBT
             lost.remove()
             await producer.send_and_wait(kafka_topic, b"3", b"k")
+
+    async def test_a_batch_given_up_between_two_tries_leaves_no_traceback(
+        self, kafka_topic, kafka_faults, caplog
+    ):
+        """The client takes it out of a set in which it is not, and would log that."""
+        async with guarded(kafka_faults, request_timeout_ms=2000) as producer:
+            await producer.send_and_wait(kafka_topic, b"v", b"k")
+            kafka_faults.on("Produce").fail(6)
+            future = await producer.send(kafka_topic, b"w", b"k")
+            async with asyncio.timeout(LIMIT_S):
+                with pytest.raises(errors.KafkaGuardError):
+                    await future
+        logged = [r.getMessage() for r in caplog.records if r.name == "asyncio"]
+        assert logged == []
 
     async def test_a_lost_answer_writes_nothing_twice(self, kafka_topic, kafka_faults):
         """The client asks again by itself, with the same number."""
@@ -587,6 +655,35 @@ class TestLooking:
             await producer.send(kafka_topic, b"v", b"k")
             async with asyncio.timeout(LIMIT_S / 2):
                 assert (await producer.flush()).delivered == 1
+
+
+FORGETFUL = """
+import asyncio, sys
+from aiokafka import AIOKafkaProducer
+from kafkaguard import guard
+
+async def forget(servers, topic):
+    client = AIOKafkaProducer(bootstrap_servers=servers, enable_idempotence=True)
+    producer = guard(client)
+    await producer.start()
+    await producer.send_and_wait(topic, b"v", b"k")
+    await producer.send(topic, b"w", b"k")
+
+asyncio.run(forget(*sys.argv[1:]))
+"""
+
+
+def test_a_loop_that_ends_without_stop_starts_no_recovery(kafka_cluster, kafka_topic):
+    """At its end, asyncio cancels the client's sender: no death to recover from."""
+    done = subprocess.run(
+        [sys.executable, "-c", FORGETFUL, kafka_cluster.bootstrap_servers, kafka_topic],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+    )
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "Unclosed AIOKafkaProducer" in done.stderr
+    assert "kafkaguard" not in done.stderr.replace("/kafkaguard", ""), done.stderr
 
 
 def test_a_real_fork_is_refused(kafka_cluster):

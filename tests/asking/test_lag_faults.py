@@ -182,7 +182,8 @@ async def test_b91_answer_of_an_old_broker_has_the_layout_of_version_0():
 
     server = await asyncio.start_server(old_broker, "127.0.0.1")
     address = server.sockets[0].getsockname()
-    connection = await Connection.open(address, Settings((address,)), make, None)
+    connection = await Connection.connect(address, Settings((address,)), make, None)
+    await connection.enter()
     assert versions == [4, 0]
     connection.close()
     await ended.wait()

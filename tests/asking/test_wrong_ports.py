@@ -15,7 +15,7 @@ from kafkaguard._cluster.reports import make
 from kafkaguard.protocol._strangers import stranger, stranger_by_size
 from kafkaguard_adapters.wire import connection_texts
 from kafkaguard_adapters.wire.cluster import Cluster
-from kafkaguard_adapters.wire.connection import Connection
+from kafkaguard_adapters.wire.connection import Connection, ConnectionLostError
 from kafkaguard_adapters.wire.settings import Settings, Tls
 
 ALERT = bytes.fromhex("15030300020246")
@@ -56,9 +56,13 @@ async def refused(number, host="127.0.0.1", tls=None):
     settings = Settings(
         ((host, number),), tls=tls and tls.context, ca=tls and tls.cafile
     )
+
+    async def enter():
+        opened = await Connection.connect((host, number), settings, make, None)
+        await opened.enter()
+
     with pytest.raises(errors.KafkaGuardError) as caught:
-        async with asyncio.timeout(10):
-            await Connection.open((host, number), settings, make, None)
+        await asyncio.wait_for(enter(), 10)
     return caught.value
 
 
@@ -210,3 +214,108 @@ async def test_server_that_is_silent_leaves_the_others_time(kafka_cluster):
         answer = await cluster.refresh(now + 4)
         cluster.close()
     assert [int(number)] == [each.port for each in answer.brokers]
+
+
+async def timed_out(*numbers):
+    """Ask servers that do not answer; return the text of the error."""
+    cluster = Cluster(Settings(tuple(("127.0.0.1", each) for each in numbers)), make)
+    with pytest.raises(errors.ClientTimeoutError) as caught:
+        await cluster.refresh(asyncio.get_running_loop().time() + 0.4)
+    cluster.close()
+    return caught.value.summary
+
+
+async def test_all_addresses_that_were_tried_are_named():
+    """A broker that hangs takes connections, as any port with a listener does."""
+    async with port() as first, port() as second:
+        assert (
+            f"no answer within 0.4 s; 127.0.0.1:{first} accepts connections, but does not "
+            "answer: check whether it is a port of Kafka's and whether the broker hangs; "
+            f"127.0.0.1:{second} accepts connections, but does not answer: check whether "
+            "it is a port of Kafka's and whether the broker hangs"
+        ) == await timed_out(first, second)
+
+
+async def test_address_that_takes_no_connection_is_told_as_such(monkeypatch):
+    """Firewalls let connections wait."""
+
+    async def wait(*_, **__):
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "create_connection", wait)
+    expected = "127.0.0.1:9 accepts no connection: check the address and the network"
+    assert f"no answer within 0.4 s; {expected}" == await timed_out(9)
+
+
+@pytest.mark.java
+async def test_broker_that_hangs_is_named(kafka_cluster):
+    """It has answered before, so nothing is said about its port."""
+    host, number = kafka_cluster.bootstrap_servers.split(":")
+    cluster = Cluster(Settings(((host, int(number)),)), make)
+    await cluster.refresh(asyncio.get_running_loop().time() + 20)
+    broker = kafka_cluster.broker(0)
+    broker.pause()
+    try:
+        with pytest.raises(errors.ClientTimeoutError) as caught:
+            await cluster.refresh(asyncio.get_running_loop().time() + 0.4)
+    finally:
+        broker.resume()
+    cluster.close()
+    assert f"no answer within 0.4 s from {host}:{number}" == caught.value.summary
+
+
+@pytest.mark.java
+async def test_login_on_a_port_without_sasl(kafka_cluster):
+    """No right and no password is missing."""
+    host, number = kafka_cluster.bootstrap_servers.split(":")
+    sasl = {"sasl_plain_username": "a", "sasl_plain_password": "b"}
+    given = Settings(((host, int(number)),), mechanism="PLAIN", sasl=sasl)
+    cluster = Cluster(given, make)
+    with pytest.raises(errors.IllegalSaslStateError) as caught:
+        await cluster.refresh(asyncio.get_running_loop().time() + 20)
+    cluster.close()
+    assert f"{host}:{number} does not use SASL" == caught.value.summary
+    assert "set security.protocol to that of this listener" in str(caught.value)
+
+
+@pytest.mark.java
+async def test_mechanism_that_the_broker_does_not_offer(kafka_users):
+    """Those that it offers are named."""
+    config = kafka_users.client_config("SASL_PLAIN", user="alice")
+    host, number = config["bootstrap_servers"].split(":")
+    cluster = Cluster(Settings(((host, int(number)),), mechanism="GSSAPI"), make)
+    with pytest.raises(errors.UnsupportedSaslMechanismError) as caught:
+        await cluster.refresh(asyncio.get_running_loop().time() + 20)
+    cluster.close()
+    assert f"SASL GSSAPI: {host}:{number} offers " in str(caught.value)
+    assert "set sasl.mechanism to one that it offers" in str(caught.value)
+
+
+@pytest.mark.parametrize("tls", [None, Tls()])
+async def test_a_port_that_requires_more_than_tls(tls):
+    """With TLS in use only SASL can be missing."""
+    cluster = Cluster(Settings((("127.0.0.1", 9),), tls=tls and tls.context), make)
+
+    async def answering(*_):
+        return Silent()
+
+    cluster.connection = answering
+    deadline = asyncio.get_running_loop().time() + 5
+    with pytest.raises(errors.ClientConfigurationError) as caught:
+        await cluster.ask(_Request, None, deadline)
+    assert ("SASL or TLS" in str(caught.value)) == (tls is None)
+    assert "requires SASL" in str(caught.value)
+
+
+class Silent:
+    """A connection that the broker closes at each request."""
+
+    is_new, address = True, ("127.0.0.1", 9)
+
+    async def ask(self, *_, **__):
+        """Lose the connection."""
+        raise ConnectionLostError(None)
+
+    def version(self, *_):
+        """Return the version of the request."""
+        return 0

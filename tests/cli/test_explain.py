@@ -85,6 +85,49 @@ def test_errors_without_a_code_are_explained(typed, cls):
     assert found["meaning"]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        (
+            "kafka.errors.KafkaTimeoutError: KafkaTimeoutError: Failed to update metadata "
+            "after 60.0 secs."
+        ),
+        (
+            "org.apache.kafka.common.errors.TimeoutException: Topic t not present in "
+            "metadata after 60000 ms."
+        ),
+    ],
+)
+def test_a_client_without_metadata_is_told_what_to_check(text):
+    """The address and the topic's name; nothing was purged by librdkafka."""
+    output = invoke("explain", "-", text=text)
+    assert "a broker can be reached, that the topic exists" in " ".join(output.split())
+    assert "librdkafka has purged" not in output
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        (
+            "kafka.errors.MessageSizeTooLargeError: [Error 10] MessageSizeTooLargeError: "
+            "The message is 3000088 bytes when serialized which is larger than the "
+            "maximum request size you have configured with the max_request_size "
+            "configuration"
+        ),
+        (
+            "org.apache.kafka.common.errors.RecordTooLargeException: The message is "
+            "2000088 bytes when serialized which is larger than 1048576, which is the "
+            "value of the max.request.size configuration."
+        ),
+    ],
+)
+def test_a_record_that_the_client_refuses_is_not_blamed_on_the_topic(text):
+    """Another setting than the topic's is to be raised."""
+    assert explained("-", text=text)["code"] == 10
+    output = " ".join(invoke("explain", "-", text=text).split())
+    assert "the client itself refuses a record of this size" in output
+
+
 CHAINED = """Traceback (most recent call last):
   File "a.py", line 1, in <module>
     raise kafka.errors.TopicAuthorizationFailedError("t")

@@ -86,6 +86,16 @@ def test_a_login_needs_its_package(
     )
 
 
+def test_a_login_needs_a_mechanism(refused, monkeypatch, tmp_path):
+    """Nobody who has forgotten it wants Kerberos, which is its default."""
+    monkeypatch.setitem(sys.modules, "gssapi", None)
+    file = tmp_path / "client.properties"
+    file.write_text("bootstrap.servers=127.0.0.1:1\nsecurity.protocol=SASL_SSL\n")
+    line = refused("lag", "--config", file)
+    assert "sasl.mechanism is not given: set it to PLAIN, SCRAM-SHA-256" in line
+    assert "Its default is GSSAPI, which needs the package gssapi" in line
+
+
 def test_a_checkpoint_needs_a_folder(refused, tmp_path):
     """A file in its way is found before Spark starts, with its line."""
     (tmp_path / "rows.json").touch()

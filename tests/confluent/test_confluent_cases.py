@@ -273,3 +273,15 @@ def test_close_in_a_callback_is_refused_at_once(kafka_cluster, kafka_topic):
         assert len(raised) == 1
         producer.produce(kafka_topic, b"w")
         assert producer.flush(60) == 0
+
+
+async def test_a_closed_aio_producer_refuses_records(kafka_cluster, kafka_topic):
+    """The client alone returns a future that never ends."""
+    config = {"bootstrap.servers": kafka_cluster.bootstrap_servers}
+    config |= {"enable.idempotence": True}
+    producer = guard(AIOProducer(config), config=config)
+    await (await producer.produce(kafka_topic, value=b"v", key=b"k"))
+    await producer.close()
+    await producer.close()
+    with pytest.raises(errors.ClientClosedError, match="nothing was sent"):
+        await producer.produce(kafka_topic, value=b"v", key=b"k")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import types
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -101,6 +102,7 @@ def settings(servers, group="confluent-consumers", **more):
 class TestConfluentConsumer(ConsumerContract):
     client_class = Consumer
     refresh = "topic.metadata.refresh.interval.ms"
+    impatient = types.MappingProxyType({"socket.timeout.ms": 1500})
     client_name = "confluent-kafka"
     client_error = confluent_kafka.KafkaException
     rejoin_error = confluent_kafka.KafkaException

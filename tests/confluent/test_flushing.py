@@ -7,7 +7,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, Producer
 
 from kafkaguard._delivery.facts import Place, Raw
 from kafkaguard._delivery.records import Record
@@ -15,6 +15,7 @@ from kafkaguard_adapters.confluent import shell as shell_module
 from kafkaguard_adapters.confluent.callbacks import Callbacks
 from kafkaguard_adapters.confluent.producer_settings import ProducerSettings
 from kafkaguard_adapters.confluent.shell import ConfluentShell
+from tests.confluent.test_windows import message
 
 LONG_S = 60.0
 CONFIG = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
@@ -97,3 +98,28 @@ def test_it_is_flushed_again_once_all_records_are_handed_over(shell, client):
     shell.send_now()
     shell.serve(0.0)
     assert client.log == ["handed over", "polled", "flushed"]
+
+
+def test_records_that_the_client_never_reports_hide_no_reported_failure(
+    shell, client, monkeypatch
+):
+    """Of three records one is delivered, one has failed, and one is lost track of."""
+    monkeypatch.setattr(shell_module, "STOP_S", 0.0)
+    told, faults = [], []
+    nothing = [lambda *_: None] * 2
+    shell.listen(
+        *nothing,
+        lambda batch, refusals: told.extend((r.index, r.sent) for r in refusals),
+        lambda *_: None,
+        lambda what, error: faults.append(what),
+    )
+    window = shell.window("t", lambda topic: False)
+    for number in range(3):
+        window.mark(next(window.slots), b"k", b"%d" % number)
+    window.report(None, message(b"k", b"1"))
+    window.report(KafkaError(87), message(b"k", b"0"))
+    client.may_end.set()
+    shell.stop()
+    assert told == [(0, "answered"), (2, "maybe")]
+    assert faults == ["the client never reported these records"]
+    assert shell.open_windows() == []

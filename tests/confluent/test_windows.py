@@ -184,6 +184,8 @@ def test_keys_are_told_as_far_as_any_record_of_them_has_failed():
         (KafkaError._PURGE_QUEUE, 0, ClientFacts(True, True), "client", "never"),
         (KafkaError._PURGE_QUEUE, 0, ClientFacts(True, False), "client", "maybe"),
         (KafkaError._PURGE_QUEUE, 0, ClientFacts(True, None), "client", "maybe"),
+        (KafkaError._PURGE_QUEUE, None, ClientFacts(True, False), "client", "never"),
+        (KafkaError._PURGE_QUEUE, None, ClientFacts(True, None), "client", "never"),
         (KafkaError._PURGE_INFLIGHT, 0, ClientFacts(True, True), "client", "maybe"),
     ],
 )

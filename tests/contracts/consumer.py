@@ -598,6 +598,32 @@ class ConsumerContract:
                 asked = [r.partitions for r in kafka_faults.requests("OffsetCommit")]
                 assert list(map(len, asked)) == [2, 1, 1]
 
+    def test_a_commit_without_an_answer_ends_in_time(
+        self, kafka_cluster, kafka_topic, kafka_faults
+    ):
+        """It is RETRY, since a commit may be repeated, and the event says so as well."""
+        with self.open(
+            kafka_faults.bootstrap_servers,
+            assign=[(kafka_topic, 0)],
+            group=kafka_topic,
+            policy={"deadline": 4},
+            **self.impatient,
+        ) as reader:
+            reader.commit({(kafka_topic, 0): 3}, 20)  # now there is a coordinator
+            kafka_faults.on("OffsetCommit").drop()
+            started = time.monotonic()
+            with pytest.raises(errors.KafkaGuardError) as caught:
+                reader.commit({(kafka_topic, 0): 4}, 4)
+            assert time.monotonic() - started < 30
+            assert isinstance(caught.value, self.client_error)
+            assert (Action.RETRY, kafka_topic, 0) == (
+                caught.value.verdict.action,
+                caught.value.topic,
+                caught.value.partition,
+            )
+            (event,) = reader.told(ev.CommitFailedEvent)
+            assert ("sync", {(kafka_topic, 0)}) == (event.kind, set(event.errors))
+
     @pytest.mark.parametrize("code", [22, 25, 27])
     def test_b33_a_group_that_has_moved_on_is_told_and_not_asked_again(
         self, kafka_cluster, kafka_faults, code
@@ -735,6 +761,7 @@ class ConsumerContract:
             said = in_child(reader.poll_in_child)
             assert "ClientStateError" in said["kind"]
             assert "fork" in said["text"]
+            assert "-> RECREATE: " in said["text"]
             assert said["took"] < 20
             fill(kafka_cluster, kafka_topic, 3, partitions=[0])
             reader.read_until(lambda: len(reader.read) == 6)

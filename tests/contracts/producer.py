@@ -671,6 +671,7 @@ class ProducerContract:
             said = in_child(lambda: writer.send_in_child(kafka_topic))
             assert "ForkedProducerError" in said["kind"], said
             assert "factory=" in said["text"]
+            assert "-> RECREATE: " in said["text"]
             assert said["took"] < MARGIN_S
             assert writer.outcome(writer.send(kafka_topic, b"v", b"k")) == 1
 

@@ -8,7 +8,15 @@ import pytest
 from kafka import KafkaConsumer, TopicPartition
 
 from kafkaguard import Action, errors
-from tests.contracts.producer import COMPACTED, records, stale_topic, until
+from tests.contracts.producer import (
+    COMPACTED,
+    LIMIT,
+    SMALL,
+    TOO_LARGE,
+    records,
+    stale_topic,
+    until,
+)
 
 
 class TransactionsContract:
@@ -78,6 +86,30 @@ class TransactionsContract:
                 )
             assert isinstance(caught.value, self.client_error)
             assert caught.value.verdict.action is Action.ABORT
+            with writer.transaction():
+                writer.forget(topic, b"seen", b"k")
+        assert committed(kafka_cluster, topic) == [b"seen"]
+
+    def test_a_record_that_is_too_large_is_to_blame(self, kafka_cluster):
+        """Also in a transaction: its code, size and limit; its mates are told apart."""
+        topic = kafka_cluster.create_topic(config=SMALL)
+        servers = kafka_cluster.bootstrap_servers
+        with self.open_transactional(servers, topic) as writer:
+            writer.init()
+            for mates in (0, 2):
+                with pytest.raises(errors.KafkaGuardError) as caught:
+                    run(
+                        writer,
+                        *[lambda: writer.forget(topic, b"mate", b"k")] * mates,
+                        lambda: writer.forget(topic, TOO_LARGE, b"k"),
+                    )
+                assert caught.value.verdict.action is Action.ABORT
+                assert "abort_transaction()" not in str(caught.value)
+                record = caught.value.__cause__
+                assert isinstance(record, errors.MessageTooLargeError)
+                assert record.code == 10
+                assert "makes a batch of 50" in str(record)
+                assert f"max.message.bytes of topic {topic} is {LIMIT}" in str(record)
             with writer.transaction():
                 writer.forget(topic, b"seen", b"k")
         assert committed(kafka_cluster, topic) == [b"seen"]

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaguard import errors
+from kafkaguard import Action, errors
 from kafkaguard._delivery.transaction import NOT_ABORTED, Next, TransactionRun
 from kafkaguard._verdicts.classification import classify
 from kafkaguard.policies import load_policy
+from kafkaguard_adapters.kafka_python.transaction_errors import words
+from kafkaguard_adapters.producing.barrier import TimeLimit
 from kafkaguard_adapters.producing.transaction_block import transaction
+from kafkaguard_adapters.producing.transaction_words import COMMIT
 
 POLICY = load_policy({"max_attempts": 3, "backoff": {"base": 0.001, "jitter": "none"}})
 
@@ -106,6 +109,39 @@ def test_a_refused_commit_is_aborted_once(code):
     calls = Calls(commit=[failure(code)])
     assert end(calls).code == code
     assert calls.made == ["begin", "commit", "abort"]
+
+
+@pytest.mark.parametrize("in_body", [True, False])
+def test_an_error_of_a_block_does_not_advise_to_abort(in_body):
+    """The block has done so; a second abort would be refused."""
+    record = errors.MessageTooLargeError("too large", api="Produce", topic="t")
+    failed = words.abort_first(record, COMMIT)
+    calls = Calls(commit=[failed], final=[failed])
+    assert end(calls, failed if in_body else None) is failed
+    assert calls.made[-1] == "abort"
+    assert failed.verdict.action is Action.ABORT
+    assert "(MESSAGE_TOO_LARGE): the block has aborted it: begin again without it" in (
+        str(failed)
+    )
+    assert str(failed).endswith("ABORT: the transaction was aborted: begin another one")
+
+
+def test_a_block_that_cannot_abort_leaves_the_advice():
+    """The transaction is still open."""
+    failed = words.abort_first(errors.KafkaGuardError("said so"), COMMIT)
+    refused = failure(48, "abort")
+    calls = Calls(abort=[refused], final=[refused])
+    assert end(calls, failed) is failed
+    assert "call abort_transaction(), then begin again" in str(failed)
+
+
+def test_a_block_advises_no_second_commit_after_its_abort():
+    """Records had no outcome until the last attempt of the policy."""
+    late = [words.pending(COMMIT, TimeLimit(2.0, "max_block_ms")) for _ in range(3)]
+    calls = Calls(commit=late)
+    raised = end(calls)
+    assert calls.made == ["begin", *["commit"] * 3, "abort"]
+    assert "commit_transaction" not in str(raised)
 
 
 def test_an_abort_without_an_answer_is_asked_again():

@@ -38,7 +38,7 @@ def test_blocks_of_a_page_run_one_after_the_other(page, tmp_path):
 
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 #: A server of Spark Connect has one port on a machine, so one test at a time starts it.
-WITH_SPARK = pytest.mark.xdist_group("spark")
+WITH_SPARK = pytest.mark.xdist_group("spark-programs")
 
 
 @pytest.mark.parametrize(

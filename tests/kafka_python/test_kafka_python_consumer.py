@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from contextlib import contextmanager
 
 from kafka import KafkaConsumer, TopicPartition
@@ -67,6 +68,7 @@ def _offsets(offsets):
 class TestKafkaPythonConsumer(AnswersContract):
     client_class = KafkaConsumer
     refresh = "metadata_max_age_ms"
+    impatient = types.MappingProxyType({})
     client_name = "kafka-python"
     client_error = kafka_errors.KafkaError
     rejoin_error = kafka_errors.CommitFailedError

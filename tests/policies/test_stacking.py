@@ -108,6 +108,19 @@ def test_a_combination_that_does_not_work_is_found(policy, kind, settings, findi
     assert finding not in found(*changed(policy, settings, one), kind)
 
 
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        ("producer", {"transactional.id": "t", "transaction.timeout.ms": 3_000}),
+        ("consumer", {"max.poll.interval.ms": 3_000, "session.timeout.ms": 1_000}),
+    ],
+)
+def test_a_value_that_works_is_written_as_people_write_it(kind, settings):
+    """Not 2.4000000000000004."""
+    told = [str(each) for each in found(RetryPolicy(), settings, kind).values()]
+    assert any(text.endswith("; deadline = 2.4 works") for text in told)
+
+
 NONE = frozenset()
 
 

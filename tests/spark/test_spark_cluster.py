@@ -15,7 +15,7 @@ from tests.spark.spark_reading import values
 pytestmark = [
     pytest.mark.java,
     pytest.mark.usefixtures("spark_archive"),
-    pytest.mark.xdist_group("spark"),
+    pytest.mark.xdist_group("spark-programs"),
 ]
 PROGRAM = Path(__file__).with_name("spark_cluster_program.py")
 ROWS = 60_000

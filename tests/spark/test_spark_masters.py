@@ -15,7 +15,7 @@ from tests.spark.spark_reading import read, values, why
 pytestmark = [
     pytest.mark.java,
     pytest.mark.usefixtures("spark_archive"),
-    pytest.mark.xdist_group("spark"),
+    pytest.mark.xdist_group("spark-programs"),
 ]
 PROGRAM = Path(__file__).with_name("spark_master_program.py")
 COMPACTED = {"cleanup.policy": "compact"}

@@ -68,6 +68,33 @@ EXAMPLES = [
         "maybe",
     ),
     ("denied", 29, {"api": "Metadata"}, "CONFIGURE", "no"),
+    ("mechanism-not-offered", 33, {}, "CONFIGURE", "no"),
+    (
+        "mechanism-not-offered",
+        KafkaError(
+            -169,
+            "SASL PLAIN mechanism handshake failed: Broker: Unsupported SASL mechanism: "
+            "broker's supported mechanisms: SCRAM-SHA-512 (after 2ms in state "
+            "AUTH_HANDSHAKE)",
+        ),
+        {},
+        "CONFIGURE",
+        "no",
+    ),
+    ("port-without-login", 34, {}, "CONFIGURE", "no"),
+    (
+        "port-without-login",
+        KafkaException(
+            KafkaError(
+                -169,
+                "SASL PLAIN mechanism handshake failed: Broker: Request not valid in "
+                "current SASL state: broker's supported mechanisms:  (after 2ms)",
+            )
+        ),
+        {},
+        "CONFIGURE",
+        "no",
+    ),
     ("denied", 58, {}, "CONFIGURE", "no"),
     ("denied", KafkaError(-169), {"phase": "background"}, "CONFIGURE", "no"),
     ("client-closed", aiokafka_errors.ProducerClosed(), {}, "RECREATE", "no"),
@@ -100,6 +127,13 @@ EXAMPLES = [
     ),
     ("damaged-on-the-way", 2, {"null_key": False}, "RETRY", "no"),
     ("record-too-large", 10, {"api": "Produce"}, "REJECT", "no"),
+    (
+        "record-too-large-for-client",
+        kafka_errors.MessageSizeTooLargeError("larger than max_request_size"),
+        {"api": "Produce", "phase": "enqueue"},
+        "REJECT",
+        "no",
+    ),
     ("record-too-large", aiokafka_errors.RecordTooLargeError(), {}, "REJECT", "no"),
     ("record-never-valid", 32, {"api": "Produce"}, "REJECT", "no"),
     ("queue-full", BufferError("Local: Queue full"), {}, "WAIT", "no"),
@@ -211,7 +245,14 @@ EXAMPLES = [
         "no",
     ),
     (
-        "topic-not-known-yet",
+        "not-connected",
+        aiokafka_errors.KafkaConnectionError("Unable to bootstrap from [('x', 1, 0)]"),
+        {},
+        "RETRY",
+        "no",
+    ),
+    (
+        "no-metadata-of-topic",
         kafka_errors.KafkaTimeoutError("Failed to update metadata after 60.0 secs."),
         {"api": "Produce"},
         "REFRESH",

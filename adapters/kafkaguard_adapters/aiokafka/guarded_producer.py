@@ -29,6 +29,7 @@ from kafkaguard_adapters.aiokafka.transactions import Transactions
 from kafkaguard_adapters.aiokafka.view import view_of
 from kafkaguard_adapters.asking.cluster_calls import AsyncClusterCalls
 from kafkaguard_adapters.building import Builder
+from kafkaguard_adapters.client_errors import OF_PARENT
 from kafkaguard_adapters.producing import forks, told
 from kafkaguard_adapters.producing.null_keys import AwaitedNullKeyCheck
 from kafkaguard_adapters.producing.policies import check_transactional
@@ -43,6 +44,8 @@ _log = logging.getLogger("kafkaguard.producer")
 
 #: Seconds that stop() and leaving an ``async with`` block take at most by default.
 STOP_S = 30.0
+#: How long a cancelled stop() may take to close the client, in seconds.
+_CANCELLED_S = 1.0
 #: Seconds that flush() and start() wait beyond the client's ``request_timeout_ms``.
 MARGIN_S = 10.0
 #: Least seconds that the client has to end.
@@ -82,7 +85,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
         """Set up everything for a client, with no record pending."""
         view, cache, policy = self.cluster_view, self._wish.cache, self._wish.policy
         self._loop = loop = reading.loop_of(producer)
-        self._why_not_started: BaseException | None = None
+        self._why_not_started: BaseException | str | None = None
         self._lookup = AwaitedFactsLookup(view.ask_topic_facts, cache)
         null_keys = AwaitedNullKeyCheck(
             self._lookup,
@@ -145,14 +148,15 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
             async with asyncio.timeout(within):
                 await super().start()
         except TimeoutError as error:
-            self._why_not_started = errors.make(
+            self._why_not_started = late = errors.make(
                 ClientTimeoutError,
                 f"the producer did not start within {within:g} s: check "
                 "bootstrap_servers and whether a broker answers",
             )
-            raise self._why_not_started from error
+            raise late from error
         except BaseException as error:
-            self._why_not_started = error
+            is_cancelled = isinstance(error, asyncio.CancelledError)
+            self._why_not_started = "start() was cancelled" if is_cancelled else error
             raise
         self._why_not_started = None
         self._shell.watch(self.client)
@@ -231,6 +235,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
                 f"parent's, and its tasks are not in this process ({os.getpid()}). "
                 "Build it in the child: guard(factory=AIOKafkaProducer, config={...})",
                 theirs=IllegalStateError,
+                verdict=OF_PARENT,
             )
         if get_running_loop() is not self._loop:
             raise wrong_loop("producer")
@@ -381,14 +386,18 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
             The outcomes of the records since the last report.
 
         Raises:
+            asyncio.CancelledError: The call was cancelled; the client is closed then
+                within a second or two, and a second call tells the outcomes.
             DeliveryFailed: Records failed, and nobody has seen the failures.
             ClientStateError: A transaction was open.
             TypeError: ``timeout`` is not a number.
             ValueError: ``timeout`` is negative.
         """
         told.check_timeout("stop", timeout)
-        if self._is_forked or self._is_stopped:
+        if self._is_forked:
             return DeliveryReport()
+        if self._is_stopped:
+            return self._report(self._driver.pending())
         self._check_process()
         deadline = time.monotonic() + (STOP_S if timeout is None else timeout)
         late: KafkaGuardError | None = None
@@ -398,9 +407,12 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
             self._look_whether_usable()
             self._shell.stop_replacing()
             given_up = await self._transactions.give_up(_left(deadline))
+        except asyncio.CancelledError:
+            deadline = min(deadline, time.monotonic() + _CANCELLED_S)
+            raise
+        finally:
             await self._driver.stop()
             await self._driver.give_up()
-        finally:
             late = await self._close(_left(deadline))
         await self._driver.let_others_look()
         if given_up is not None:

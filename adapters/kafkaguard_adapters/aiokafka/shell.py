@@ -14,10 +14,12 @@ import time
 from typing import TYPE_CHECKING, Any, Protocol
 
 from aiokafka.errors import (
+    InvalidProducerEpoch,
     KafkaConnectionError,
     KafkaError,
     KafkaTimeoutError,
     ProducerClosed,
+    ProducerFenced,
 )
 
 from kafkaguard._delivery.facts import Answer, Place, Traits
@@ -54,7 +56,7 @@ START_S = 10.0
 _ESTIMATE_BYTES = 21
 _POLL_S = 0.01
 #: OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_PRODUCER_ID: not fixed by rewinding.
-_SEQUENCE_ERRORS = frozenset({45, 59})
+_SEQUENCE_ERRORS = frozenset({45, 47, 59})
 
 
 class Gate(moving.Gate, Protocol):
@@ -192,6 +194,9 @@ class AIOKafkaShell(Heard):
     def batch_failed(self, batch: SourceBatch, cause: BaseException) -> None:
         """Report that a batch has failed; first, that its producer died, if so."""
         self._open.pop(batch, None)
+        if isinstance(cause, ProducerFenced) and not self.is_transactional:
+            # The client names all answers 47 so. Nobody else has this producer's id.
+            cause = InvalidProducerEpoch()
         try:
             self._mend(batch, cause)
             refusals = batch.refusals(cause)

@@ -290,6 +290,8 @@ class Transactions:
                     error.add_note(
                         f"besides, its transaction was not aborted: {failure}"
                     )
+                else:
+                    words.tell_aborted(error)
             raise
         await self._make(run, "commit")
 
@@ -304,6 +306,7 @@ class Transactions:
                 step = run.failed(error, time.monotonic(), can_ask_again=again)
                 if step.do == "abort":
                     await self._make(run, "abort")
+                    words.tell_aborted(error)
                 if step.do != "again":
                     raise
             else:

@@ -68,9 +68,12 @@ class GuardedAIOProducer(AsyncClusterCalls, QueuedStandIn, GuardedAsyncClient):
             A future of the message, as the client's ``produce`` does.
 
         Raises:
+            ClientClosedError: The producer was closed.
             InvalidRecordKeyError: The topic is compacted and the record has no key.
             TypeError: ``on_delivery`` is given, which the client would ignore.
         """
+        if self.cluster_view.is_closed:
+            raise self.cluster_view.closed("nothing was sent")
         for name in ("on_delivery", "callback"):
             if kwargs.get(name) is not None:
                 raise TypeError(
@@ -97,7 +100,8 @@ class GuardedAIOProducer(AsyncClusterCalls, QueuedStandIn, GuardedAsyncClient):
             KafkaGuardError: The client was not closed within 30 s; it is not waited
                 for any longer.
         """
-        await self._end()
+        if not self.cluster_view.is_closed:
+            await self._end()
 
 
 def _pass_on(

@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from kafkaguard.errors import KafkaGuardError
 
 
+#: Errors of a client that are kept until the next poll ends.
+_MOST_ERRORS = 1000
+
+
 class ReportedError(KafkaError):  # type: ignore[misc]  # confluent-kafka has no types
     """Why a record was not delivered, as its delivery callback gets it.
 
@@ -148,6 +152,30 @@ def _tell(
     outcome.seen = True
     error = None if outcome.error is None else ReportedError(outcome.error)
     callback(error, message)
+
+
+class ErrorLog:
+    """The ``error_cb`` in the settings: keeps the client's errors until they are read.
+
+    The client loses what is raised in an ``error_cb``, and raises a SystemError. Ctrl-C
+    strikes when Python code begins to run, so mostly there; ``deque.append`` runs none.
+
+    Args:
+        own: The user's ``error_cb``; None: there is none.
+    """
+
+    def __init__(self, own: Callable[[Any], Any] | None) -> None:
+        self.own = own
+        self.unread: deque[Any] = deque(maxlen=_MOST_ERRORS)
+        self.callback = self.unread.append
+
+    def read(self) -> Iterator[Any]:
+        """Yield the errors that nobody has read, and forget them."""
+        while self.unread:
+            try:
+                yield self.unread.popleft()
+            except IndexError:  # another thread was faster
+                return
 
 
 class Chained:

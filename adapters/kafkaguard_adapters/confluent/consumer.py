@@ -210,6 +210,8 @@ class GuardedConsumer(BlockingConsumer):
                 return found
             return consume_slowly(num_messages, timeout, found)
 
+        for call in (poll, consume):
+            call.__qualname__ = call.__name__  # which a TypeError shows
         return poll, consume
 
     def _poll_slowly(

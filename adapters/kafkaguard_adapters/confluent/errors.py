@@ -35,6 +35,7 @@ class ConfluentErrors(ClientErrors):
 
     client = "confluent-kafka"
     base = KafkaException
+    given_up = KafkaError._PURGE_INFLIGHT  # noqa: SLF001 - a documented constant
     conditions: ClassVar[Mapping[type[KafkaGuardError], type[BaseException]]] = {
         ClientClosedError: ClosedClientError,
         ClientQueueFullError: QueueFullError,

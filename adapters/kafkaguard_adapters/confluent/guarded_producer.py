@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from contextlib import contextmanager
 from functools import partial
 from numbers import Real
 from threading import get_ident
@@ -33,7 +34,7 @@ from kafkaguard_adapters.producing.transaction_block import transaction
 from kafkaguard_adapters.stand_in import GuardedClient
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from kafkaguard._delivery.report import DeliveryReport
@@ -205,8 +206,11 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
                 return self._poll_failed(error)
             finally:
                 polling.discard(me)
+            if shell.unread:
+                shell.hear_errors()
             return events + callbacks.serve() if len(callbacks) else events
 
+        poll.__qualname__ = poll.__name__  # which a TypeError shows
         return poll
 
     def _poll_slowly(self, timeout: float) -> int:
@@ -229,6 +233,7 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
                 events += self._poll_failed(error)
             finally:
                 polling.discard(me)
+            self._shell.hear_errors()
             events += self._callbacks.serve()
             if events or time.monotonic() >= until:
                 return events
@@ -331,10 +336,32 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         """Drop records, as ``Producer.purge`` does; also those to be sent again.
 
         Call ``poll()`` or ``flush()`` afterwards: it calls the records' callbacks.
+
+        Raises:
+            ClientClosedError: The producer was closed.
         """
-        self.client.purge(in_queue, in_flight, blocking)
+        with _closed_is_told():
+            self.client.purge(in_queue, in_flight, blocking)
         if in_queue:
             self._driver.drop_waiting("purge() was called")
+
+    def list_topics(self, *args: Any, **kwargs: Any) -> Any:
+        """List topics, partitions and brokers, as ``Producer.list_topics`` does.
+
+        Raises:
+            ClientClosedError: The producer was closed.
+        """
+        with _closed_is_told():
+            return self.client.list_topics(*args, **kwargs)
+
+    def set_sasl_credentials(self, username: str, password: str) -> None:
+        """Set new credentials, as ``Producer.set_sasl_credentials`` does.
+
+        Raises:
+            ClientClosedError: The producer was closed.
+        """
+        with _closed_is_told():
+            self.client.set_sasl_credentials(username, password)
 
     # --- transactions -----------------------------------------------------------------
 
@@ -454,3 +481,12 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         except KafkaException as error:
             self._shell.note(self.client, error)
         return False
+
+
+@contextmanager
+def _closed_is_told() -> Iterator[None]:
+    """Raise an error with a verdict for a call on a closed client."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise errors.translate(error) from error

@@ -37,7 +37,9 @@ def produce_for(sending: Sending) -> Callable[..., Any]:
     if cls.produce is Producer.produce:
         return sending.produce
     if cls.produce is SerializingProducer.produce:
-        return _serializing(sending)
+        produce = _serializing(sending)
+        produce.__qualname__ = produce.__name__  # which a TypeError shows
+        return produce
     if cls.__module__.startswith("opentelemetry.") and (
         wrapper := getattr(inspect.getattr_static(cls, "produce"), _WRAPPER, None)
     ):

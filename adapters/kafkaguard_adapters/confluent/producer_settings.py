@@ -8,17 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaguard._delivery.facts import Traits
 from kafkaguard.errors import ClientConfigurationError
-from kafkaguard_adapters.confluent.callbacks import Callbacks, Chained
+from kafkaguard_adapters.confluent.callbacks import Callbacks, Chained, ErrorLog
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.wire.client_settings import ALIASES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
 _TIMEOUT = "delivery.timeout.ms"
+_ERROR_CB = "error_cb"
 _ONLY_ERRORS = "delivery.report.only.error"
 #: Callbacks that librdkafka takes only when the producer is built.
-CALLBACKS = ("error_cb", "stats_cb", "throttle_cb")
+CALLBACKS = ("stats_cb", "throttle_cb")
 _DEFAULTS = {
     _TIMEOUT: 300_000,
     "message.max.bytes": 1_000_000,
@@ -38,8 +39,8 @@ class ProducerSettings:
 
     Attributes:
         is_known: Whether the settings are known.
-        hears_errors: Whether the guard gets the client's connection errors.
-        has_error_cb: Whether the application has an ``error_cb`` too.
+        error_log: Keeps the client's connection errors; None: the guard does not get
+            them.
         on_delivery: The callback of records that have none.
         only_errors: Whether callbacks are called for errors only.
         transactional_id: ``transactional.id``; None: the producer has none.
@@ -54,18 +55,11 @@ class ProducerSettings:
             for name in CALLBACKS
             if isinstance(callback := self._config.get(name), Chained)
         }
-        hears = self._chained.get("error_cb")
-        self.hears_errors = hears is not None
-        self.has_error_cb = hears is not None and hears.own is not None
+        self.error_log = config.error_log if isinstance(config, Prepared) else None
         self.on_delivery = self._config.get("on_delivery")
         self.only_errors = isinstance(config, Prepared) and config.only_errors
         self.transactional_id = self._config.get("transactional.id")
         self.transaction_timeout = self._number("transaction.timeout.ms") / 1000
-
-    def hear(self, on_error: Callable[[Any], object]) -> None:
-        """Set who gets the client's connection errors, if the guard has built it."""
-        if self.hears_errors:
-            self._chained["error_cb"].hear = on_error
 
     def divert(self, callbacks: Callbacks) -> None:
         """Let the application's own callbacks run in its polls only."""
@@ -144,9 +138,11 @@ class Prepared(dict[str, Any]):
 
     Attributes:
         only_errors: Whether the application wants callbacks for errors only.
+        error_log: Keeps the client's errors.
     """
 
     only_errors = False
+    error_log: ErrorLog | None = None
 
 
 def prepare(config: Mapping[str, Any]) -> Prepared:
@@ -157,8 +153,10 @@ def prepare(config: Mapping[str, Any]) -> Prepared:
     """
     prepared = Prepared(config)
     for name in CALLBACKS:
-        if name == "error_cb" or config.get(name) is not None:
-            prepared[name] = Chained(config.get(name))
+        if config.get(name) is not None:
+            prepared[name] = Chained(config[name])
+    prepared.error_log = ErrorLog(config.get(_ERROR_CB))
+    prepared[_ERROR_CB] = prepared.error_log.callback
     prepared.only_errors = ProducerSettings(config).is_true(_ONLY_ERRORS)
     if prepared.only_errors:
         prepared[_ONLY_ERRORS] = False

@@ -148,6 +148,7 @@ class Sending:
                 )
                 not_taken(error, record)
 
+        produce.__qualname__ = produce.__name__  # which a TypeError shows
         return produce
 
     def produce_own(

@@ -150,7 +150,9 @@ class ConfluentShell(Heard):
         self._retired: list[Any] = []
         #: When an error of a connection is logged again.
         self._logs_again = 0.0
-        settings.hear(self._hear_error)
+        log = settings.error_log
+        #: The client's errors that the last poll has brought; see :meth:`hear_errors`.
+        self.unread: Collection[Any] = () if log is None else log.unread
 
     def use(self, machine: DeliveryMachine, letters: Letters) -> None:
         """Connect the shell with the machine and with the check of dead letters.
@@ -190,6 +192,7 @@ class ConfluentShell(Heard):
             self,
             self._suspects,
             is_second=windows is self._second,
+            is_first=all(other.place.topic != topic for other in self._open),
         )
         self._next_token += capacity
         self._open[window] = None
@@ -234,17 +237,23 @@ class ConfluentShell(Heard):
             self._accepted(window)
             self._end(window)
             return
+        refusals = self._reported_refusals(window)
+        self._failed(window, self._looked_up(window.place.topic, refusals))
+        self._end(window)
+
+    def _reported_refusals(self, window: Window) -> list[Refusal]:
+        """Return why each record failed whose failure was reported; keep its report."""
+        if not window.failed_reports:
+            return []
         window.due = window.since + self.traits.delivery_timeout
-        topic = window.place.topic
-        refusals = self._looked_up(topic, window.refusals(self._known(window)))
+        refusals = window.refusals(self._known(window))
         for refusal in refusals:
             report = self._failed_reports[refusal.token] = window.failed_report(
                 refusal.token
             )
             if (key := report.message.key()) is not None:
                 self._suspects.update(dict.fromkeys(hashes(key), key))
-        self._failed(window, refusals)
-        self._end(window)
+        return refusals
 
     def _end(self, window: Window) -> None:
         self._open.pop(window, None)
@@ -253,7 +262,8 @@ class ConfluentShell(Heard):
     def _known(self, window: Window) -> ClientFacts:
         kept = None
         oldest = window.since - SUPPRESSED_S
-        if self._settings.hears_errors:
+        if self._settings.error_log is not None:
+            self.hear_errors()
             kept = self._lost_connection < oldest
         login, told = self._refused_login
         return ClientFacts(
@@ -368,19 +378,22 @@ class ConfluentShell(Heard):
             self._flushes += not is_sending
         if is_sending:
             client.poll(seconds)
-            return len(client)
-        try:
-            left: int = client.flush(seconds)
-        finally:
-            with self._flushed:
-                self._flushes -= 1
-                self._flushed.notify_all()
+            left = len(client)
+        else:
+            try:
+                left = client.flush(seconds)
+            finally:
+                with self._flushed:
+                    self._flushes -= 1
+                    self._flushed.notify_all()
+        self.hear_errors()
         return left
 
     def serve_for_room(self, seconds: float) -> None:
         """Serve reports once, to make room in the client's queue."""
         with self.callbacks.diverted():
             self._served(lambda client: client.poll(seconds))
+            self.hear_errors()
 
     def _served(self, serve: Callable[[Any], int]) -> int:
         """Serve reports; return the client's result, or 0 if the call fails."""
@@ -411,12 +424,22 @@ class ConfluentShell(Heard):
         self._died(cause, None)
         self.poll_while_troubled()
 
-    def _hear_error(self, error: Any) -> None:
+    def hear_errors(self) -> None:
+        """Take note of the client's errors so far; called after each poll."""
+        log = self._settings.error_log
+        if log is None:
+            return
+        for error in log.read():
+            self._hear_error(error, is_told=log.own is not None)
+            if log.own is not None:
+                self.callbacks.call(log.own, error)
+
+    def _hear_error(self, error: Any, *, is_told: bool) -> None:
         """Record that the client has lost a connection, or could not log in."""
         self._lost_connection = _now()
         if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):  # noqa: SLF001 - documented constants
             self._refused_login = error, self._lost_connection
-        if self._settings.has_error_cb or self._lost_connection < self._logs_again:
+        if is_told or self._lost_connection < self._logs_again:
             return  # without any callback librdkafka itself would log each of them
         self._logs_again = self._lost_connection + QUIET_S
         _log.warning(
@@ -450,8 +473,9 @@ class ConfluentShell(Heard):
                 "the client never reported these records",
                 LookupError(repr(window.place)),
             )
+            refusals = self._reported_refusals(window)
+            self._failed(window, [*refusals, *window.unreported()])
             self._end(window)
-            self._failed(window, window.unreported())
 
     def _purge(self, *, in_flight: bool) -> None:
         try:

@@ -207,10 +207,10 @@ class Transactions:
 
     def _abort(self, limit: TimeLimit) -> None:
         end = time.monotonic() + limit.seconds
-        self._has_hole = self._has_hole or self._driver.machine.has_hole
         with self._judging(ABORT, limit):
             self._shell.client.abort_transaction(max(0.0, end - time.monotonic()))
-        self._shell.serve_all(end)
+        self._serve_records(end)
+        self._has_hole = self._has_hole or self._driver.machine.has_hole
 
     def _ended(self) -> None:
         self._driver.transaction_ended()
@@ -251,10 +251,15 @@ class Transactions:
         Raises:
             KafkaGuardError: Some records have no outcome in time.
         """
-        self._shell.serve_all(end)
-        if self._shell.waiting():
+        if self._serve_records(end):
             self._can_ask_again = True
             raise _words.pending(COMMIT, limit)
+
+    def _serve_records(self, end: float) -> bool:
+        """Serve reports until monotonic seconds; return whether a record is left."""
+        self._shell.serve_all(end)
+        is_judging = self._driver.machine.is_troubled
+        return bool(self._shell.waiting() or (is_judging and self._driver.wait(end)))
 
     def _seconds(self, timeout: float | None) -> float:
         return self._limit_of(timeout).seconds

@@ -105,6 +105,7 @@ class Window(Batch):
         listener: Receives what happens to the records.
         suspects: The keys of failed records, by hash.
         is_second: Whether the records are sent again, or are dead letters.
+        is_first: Whether no other window of the topic was open when this one began.
 
     Attributes:
         slots: The indexes that are free; a thread takes one with ``next``.
@@ -121,6 +122,7 @@ class Window(Batch):
         "_capacity",
         "_failed",
         "_goal",
+        "_is_first",
         "_suspects",
         "_ticks",
         "_voids",
@@ -145,6 +147,7 @@ class Window(Batch):
         suspects: Mapping[int, bytes],
         *,
         is_second: bool = False,
+        is_first: bool = False,
     ) -> None:
         super().__init__(Place(topic), position, _FOREVER)
         self.slots = iter(range(capacity))
@@ -153,6 +156,7 @@ class Window(Batch):
         self.failed_reports: list[FailedReport] = []
         self.first_token = first_token
         self.is_second = is_second
+        self._is_first = is_first
         self._capacity = capacity
         self.listener = listener
         self._suspects = suspects
@@ -285,6 +289,11 @@ class Window(Batch):
         return self._taken - len(self._voids)
 
     @property
+    def is_lone(self) -> bool:
+        """Whether its only record shared no batch with records of another window."""
+        return self._is_first and self.count == 1
+
+    @property
     def _taken(self) -> int:
         if self._goal is not None:
             return self._goal
@@ -334,11 +343,15 @@ class Window(Batch):
         """Return a refusal for each record without a report, as "maybe" sent.
 
         The guard cannot know which records these are, so none of them is sent again.
+        Those of :meth:`refusals`, which comes first, are left out.
         """
         missing = self.unreported_count
-        self._failed = {}
         error = KafkaException(KafkaError(_PURGED_IN_FLIGHT))
-        places = [index for index in range(self._taken) if index not in self._voids]
+        places = [
+            index
+            for index in range(self._taken)
+            if index not in self._voids and index not in self._failed
+        ]
         return [
             Refusal(self.first_token + index, index, error, "client", "maybe")
             for index in places[len(places) - missing :]
@@ -476,8 +489,9 @@ def _refusal(
     elif code == _PURGED_IN_FLIGHT:
         facts = {"blame": "client" if known.is_dying else "record", "sent": "maybe"}
     elif code == _PURGED and known.is_dying:
-        # A batch without an answer goes back to the queue that was purged.
-        never = known.kept_connections
+        # A batch without an answer goes back to the queue that was purged. A record
+        # without a partition was in no batch: it waited for metadata of its topic.
+        never = known.kept_connections or partition is None
         facts = {"blame": "client", "sent": "never" if never else "maybe"}
     elif code == _PURGED or code in _UNKNOWN or partition is None:
         facts = {"blame": "record", "sent": "never"}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkaguard.errors import ClientStateError
 from kafkaguard_adapters.building import build
+from kafkaguard_adapters.client_errors import OF_PARENT
 from kafkaguard_adapters.stand_in import StandIn
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class ForkSafe(StandIn):
         if forked is None:
             return super().__getattr__(name)
         if forked.begin is None:
-            raise forked.make(ClientStateError, _FORKED)
+            raise forked.make(ClientStateError, _FORKED, verdict=OF_PARENT)
         self._forked = None
         try:
             forked.begin()

@@ -8,9 +8,8 @@ import weakref
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkaguard._delivery.report import ForkedProducerError
-from kafkaguard._verdicts.classification import classify
 from kafkaguard._verdicts.verdict import Action, RuleInfo, Verdict
-from kafkaguard.errors import ClientClosedError
+from kafkaguard_adapters.client_errors import OF_PARENT
 
 if TYPE_CHECKING:
     from kafkaguard._delivery.shell import ClientErrors
@@ -91,7 +90,7 @@ class ForkGuard:
                 "this producer was made before fork(), and its thread is not in this "
                 f"process ({os.getpid()}): build it after the fork, or use "
                 f"guard(factory={self._factory}, config={{...}})",
-                verdict=classify(ClientClosedError("not in this process")),
+                verdict=OF_PARENT,
             )
         with self._lock:
             if self.is_forked:

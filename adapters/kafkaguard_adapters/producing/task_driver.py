@@ -91,7 +91,15 @@ class TaskDriver(DriverBase):
         self._queue(self.machine.failed(batch, refusals, _now()))
 
     def _died(self, cause: BaseException, place: Place | None) -> None:
-        self._queue(self.machine.died(cause, place, _now()))
+        if self._is_ending():
+            why = "the event loop ended before stop() was called"
+            self._queue(self.machine.give_up(why, _now()))
+        else:
+            self._queue(self.machine.died(cause, place, _now()))
+
+    def _is_ending(self) -> bool:
+        """Return whether asyncio.run() is cancelling the tasks that are left."""
+        return all(each.cancelling() for each in asyncio.all_tasks(self._loop))
 
     def refused_at_once(
         self, token: Hashable, place: Place, raw: Raw | None, error: KafkaGuardError

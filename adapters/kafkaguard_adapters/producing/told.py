@@ -77,8 +77,7 @@ def _verdict_of(report: DeliveryReport, gravest: Any) -> Verdict:
     verdicts: list[Verdict] = [gravest.verdict] if gravest else []
     if report.pending:
         verdicts.append(classify(ClientTimeoutError(), api="Produce"))
-    order = list(Action)
-    return max(verdicts, key=lambda verdict: order.index(verdict.action))
+    return max(verdicts, key=lambda verdict: verdict.action.severity)
 
 
 def callback_failed(
@@ -216,7 +215,7 @@ def transaction_given_up(
         text = (
             f"while a transaction was open. The transaction was aborted, so its "
             f"records are lost {counts}. Call commit_transaction() or "
-            "abort_transaction() before close()"
+            "abort_transaction() before you close the producer"
         )
     elif why.verdict.action is Action.IN_DOUBT:
         verdict = why.verdict

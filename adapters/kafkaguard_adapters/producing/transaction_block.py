@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kafkaguard._delivery.transaction import TransactionRun
 from kafkaguard.errors import KafkaGuardError
+from kafkaguard_adapters.producing.transaction_words import tell_aborted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,6 +66,8 @@ def transaction(calls: TransactionCalls, policy: Policy) -> Iterator[None]:
                 _make(run, calls, "abort")
             except KafkaGuardError as failure:
                 error.add_note(f"besides, its transaction was not aborted: {failure}")
+            else:
+                tell_aborted(error)
         raise
     _make(run, calls, "commit")
 
@@ -84,6 +87,7 @@ def _make(run: TransactionRun, calls: TransactionCalls, call: Call) -> None:
             step = run.failed(error, time.monotonic(), can_ask_again=again)
             if step.do == "abort":
                 _make(run, calls, "abort")
+                tell_aborted(error)
             if step.do != "again":
                 raise
         else:

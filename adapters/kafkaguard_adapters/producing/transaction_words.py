@@ -9,12 +9,16 @@ from kafkaguard._delivery.judging import ABORT as ABORTED
 from kafkaguard._delivery.transaction import NOT_ABORTED
 from kafkaguard._verdicts.classification import classify
 from kafkaguard._verdicts.verdict import Action, RuleInfo, Verdict
-from kafkaguard.errors import ClientStateError, ClientTimeoutError, UnrelatedError
+from kafkaguard.errors import (
+    ClientStateError,
+    ClientTimeoutError,
+    KafkaGuardError,
+    UnrelatedError,
+)
 
 if TYPE_CHECKING:
     from kafkaguard._delivery.shell import ClientErrors
     from kafkaguard._verdicts.verdict import Phase
-    from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.producing.barrier import TimeLimit
 
 
@@ -34,6 +38,7 @@ SEND = Call("send", "Produce", "enqueue")
 
 #: The verdict for calls in a wrong order; the client is not dead.
 OUT_OF_ORDER_CALL = classify(ClientStateError("in a wrong order"))
+_ABORT_FIRST = "call abort_transaction(), then begin again"
 _COMMIT_IN_DOUBT = classify(ClientTimeoutError(), api="EndTxn", phase="commit")
 _NOT_ABORTED_YET = classify(ClientTimeoutError(), api="EndTxn", phase="abort")
 #: The verdict for a commit that was not requested yet, since records are pending.
@@ -50,6 +55,8 @@ _NOT_REQUESTED = Verdict(
         "A broker is away for longer than a commit waits.",
     ),
 )
+#: The verdict after an abort: only the block as a whole can be repeated.
+_ABORTED_BY_BLOCK = "the transaction was aborted: begin another one"
 #: The missing step, by the client's name of its transaction state.
 _NEXT_STEPS = {
     "INITIALIZING": "init_transactions() has not ended: call it again",
@@ -90,8 +97,7 @@ class TransactionWords:
         """Make the error of a call that has waited for records in vain."""
         return self._errors.make(
             ClientTimeoutError,
-            f"records had no outcome within {limit}: call the same method again "
-            f"({call.method})",
+            f"records had no outcome within {limit}: {_again(call)}",
             api=call.api,
             verdict=_NOT_REQUESTED if call is COMMIT else _NOT_ABORTED_YET,
         )
@@ -194,10 +200,7 @@ def unconfirmed(offsets: Any, group: Any, limit: TimeLimit) -> str:
 
 def unanswered(call: Call, limit: TimeLimit) -> str:
     """Return the text for a transaction whose end was not confirmed."""
-    text = (
-        f"the coordinator did not answer within {limit}: call the same method again "
-        f"({call.method})"
-    )
+    text = f"the coordinator did not answer within {limit}: {_again(call)}"
     if call is ABORT:
         text += ", or begin_transaction(), which then uses a new producer"
     return text
@@ -251,16 +254,35 @@ def stops(error: KafkaGuardError) -> bool:
     return error.verdict.action in (Action.FENCED, Action.CONFIGURE)
 
 
+def tell_aborted(error: BaseException) -> None:
+    """Let an error say that its ``transaction()`` block has aborted the transaction.
+
+    Args:
+        error: The exception of the block, whose text may advise to abort.
+    """
+    if not isinstance(error, KafkaGuardError):
+        return
+    verdict = error.verdict
+    if verdict.action is Action.ABORT or (
+        verdict.retriable and error.api == COMMIT.api
+    ):
+        rule = replace(verdict.rule, sentence=_ABORTED_BY_BLOCK)
+        error._verdict = replace(verdict, rule=rule)  # noqa: SLF001 - kafkaguard's own class
+    for advice in (_ABORT_FIRST, _again(COMMIT)):
+        if error.summary is not None:
+            error.summary = error.summary.replace(
+                advice, "the block has aborted it: begin again"
+            )
+
+
+def _again(call: Call) -> str:
+    return f"call the same method again ({call.method})"
+
+
 def _how_failed(failed: KafkaGuardError) -> str:
     what = failed.name
     if isinstance(failed, UnrelatedError) and failed.original_type:
         what = failed.original_type.rpartition(".")[2]
     if failed.topic is None:
-        return (
-            f"this transaction has failed ({what}): call abort_transaction(), then "
-            "begin again"
-        )
-    return (
-        f"a record of this transaction failed ({what}): call abort_transaction(), then "
-        "begin again without it"
-    )
+        return f"this transaction has failed ({what}): {_ABORT_FIRST}"
+    return f"a record of this transaction failed ({what}): {_ABORT_FIRST} without it"

@@ -16,12 +16,12 @@ from kafkaguard.errors import (
     KafkaGuardError,
     UnsupportedVersionError,
 )
+from kafkaguard_adapters.wire import connection_texts
 from kafkaguard_adapters.wire.connection import (
     Connection,
     ConnectionLostError,
     api_name,
 )
-from kafkaguard_adapters.wire.connection_texts import given_by_the_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -54,6 +54,9 @@ class Cluster:
         # The key None is the first connection, until its broker's id is known.
         self._connections: dict[int | None, Connection] = {}
         self._locks: dict[int | None, asyncio.Lock] = {}
+        # Connections that are not open yet, or were given up: whether the other side
+        # has accepted them.
+        self._opening: dict[tuple[str, int], bool] = {}
 
     def close(self) -> None:
         """Close all connections. A later request opens them again."""
@@ -117,13 +120,26 @@ class Cluster:
                     request, broker, deadline, (max_version, min_version), place
                 )
         except TimeoutError:
-            text = f"no answer within {max(0.0, deadline - started):.3g} s"
-            if broker in self.addresses and broker not in self._connections:
-                text += "; {}:{} accepts no connection".format(*self.addresses[broker])
-                if self._is_given(self.addresses[broker]):
-                    text = given_by_the_cluster(text)
+            text = self._unanswered(max(0.0, deadline - started), broker)
             self._drop(broker)
             raise self.make(ClientTimeoutError, text, **place) from None
+
+    def _unanswered(self, seconds: float, broker: int | None) -> str:
+        """Return what is known of brokers that did not answer within some seconds."""
+        text = f"no answer within {seconds:.3g} s"
+        known = self._known(broker)
+        if known is not None:
+            return "{} from {}:{}".format(text, *known.address)
+        meant = set(self._opening) if broker is None else {self.addresses.get(broker)}
+        for address, has_accepted in self._opening.items():
+            if address not in meant:
+                continue
+            text += "; " + connection_texts.unopened(
+                "{}:{}".format(*address), has_accepted=has_accepted
+            )
+            if not has_accepted and self._is_given(address):
+                text = connection_texts.given_by_the_cluster(text)
+        return text
 
     async def version(self, request: Any, broker: int | None, deadline: float) -> int:
         """Return the highest version that the broker and kafkaguard support; 0: none.
@@ -177,11 +193,11 @@ class Cluster:
             text = text.format(times, *address, loss.fault)
             return self.make(ClientConnectionError, text, **place)
         if self._settings.mechanism is None and not self.addresses:
-            text = (
-                "{}:{} most likely requires SASL or TLS, which this client does not "
-                "use: {} it closed the connection instead of answering. Check the "
-                "security protocol"
-            ).format(*address, times)
+            text = connection_texts.requires_more(
+                "{}:{}".format(*address),
+                times,
+                has_tls=self._settings.tls is not None,
+            )
             return self.make(ClientConfigurationError, text, **place)
         text = (
             f"{times} the broker closed the connection instead of answering version "
@@ -247,13 +263,25 @@ class Cluster:
         raise failure
 
     async def _open(self, address: tuple[str, int], broker: int | None) -> Connection:
+        self._opening[address] = False
         try:
-            return await Connection.open(address, self._settings, self.make, broker)
-        except ClientNotConnectedError as error:
-            if not self._is_given(address) or error.summary is None:
+            opened = await Connection.connect(
+                address, self._settings, self.make, broker
+            )
+            self._opening[address] = True
+            await opened.enter()
+        except KafkaGuardError as error:
+            del self._opening[address]
+            if (
+                not isinstance(error, ClientNotConnectedError)
+                or not self._is_given(address)
+                or error.summary is None
+            ):
                 raise
-            text = given_by_the_cluster(error.summary)
+            text = connection_texts.given_by_the_cluster(error.summary)
             raise self.make(ClientNotConnectedError, text, broker=broker) from error
+        del self._opening[address]
+        return opened
 
     def _is_given(self, address: tuple[str, int]) -> bool:
         """Return whether an address comes from the cluster, and not from the user."""

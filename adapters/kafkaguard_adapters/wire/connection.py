@@ -22,6 +22,7 @@ from kafkaguard.errors import (
     ClientConfigurationError,
     ClientNotConnectedError,
     ClientProtocolError,
+    IllegalSaslStateError,
     UnsupportedVersionError,
 )
 from kafkaguard.protocol._strangers import stranger
@@ -55,7 +56,7 @@ class ConnectionLostError(Exception):
 
 
 class Connection:
-    """An open connection; :meth:`open` makes it.
+    """A connection; :meth:`connect` makes it, and after :meth:`enter` it can be used.
 
     Args:
         reader: The stream of answers.
@@ -96,17 +97,17 @@ class Connection:
         self._receiving._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - as asyncio.gather does
 
     @classmethod
-    async def open(
+    async def connect(
         cls,
         address: tuple[str, int],
         settings: Settings,
         make: Make,
         broker: int | None,
     ) -> Connection:
-        """Connect, agree on versions and log in.
+        """Connect, with TLS if the settings say so.
 
         Raises:
-            KafkaGuardError: The broker cannot be reached, or refuses the login.
+            KafkaGuardError: The broker cannot be reached.
         """
         host, port = address
         place = f"{host}:{port}"
@@ -128,23 +129,39 @@ class Connection:
             reason = error.strerror or str(error)
             text = f"{place} cannot be reached: {reason}"
             raise make(ClientNotConnectedError, text, broker=broker) from error
-        connection = cls(reader, transport, settings, make, address, broker)
+        return cls(reader, transport, settings, make, address, broker)
+
+    async def enter(self) -> None:
+        """Agree on versions and log in; close the connection if this fails.
+
+        Raises:
+            KafkaGuardError: The broker refuses the login or does not speak Kafka.
+        """
         try:
-            await connection._enter(host)
+            await self._agree()
+            if self._settings.mechanism is not None:
+                host, _ = self.address
+                await self._log_in(Login(self._settings, host, self._make))
         except ConnectionLostError as error:
-            connection.close()
+            self.close()
             if error.mistake:
-                raise make(
-                    ClientConfigurationError, error.mistake, broker=broker
+                raise self._make(
+                    ClientConfigurationError, error.mistake, broker=self.broker
                 ) from error
             text = connection_texts.closed_at_once(
-                place, error.fault, has_tls=bool(context)
+                self._place, error.fault, has_tls=self._settings.tls is not None
             )
-            raise make(ClientNotConnectedError, text, broker=broker) from error
+            raise self._make(
+                ClientNotConnectedError, text, broker=self.broker
+            ) from error
         except BaseException:
-            connection.close()
+            self.close()
             raise
-        return connection
+        self.is_new = True
+
+    @property
+    def _place(self) -> str:
+        return "{}:{}".format(*self.address)
 
     @property
     def is_open(self) -> bool:
@@ -243,8 +260,9 @@ class Connection:
                     return
                 self._deliver(await self._reader.readexactly(size))
         except ssl.SSLError as error:  # TLS 1.3 checks client certificates this late
-            place = "{}:{}".format(*self.address)
-            self._mistake = connection_texts.tls_failed(place, error, self._settings.ca)
+            self._mistake = connection_texts.tls_failed(
+                self._place, error, self._settings.ca
+            )
             self._fault = error.reason or str(error)
         except OSError as error:
             self._fault = error.strerror or str(error)
@@ -260,8 +278,7 @@ class Connection:
         protocol = stranger(first)
         self._fault = f"it answers in {protocol or 'no protocol of Kafka'}"
         if protocol is not None:
-            place = "{}:{}".format(*self.address)
-            self._mistake = connection_texts.speaks_otherwise(place, protocol)
+            self._mistake = connection_texts.speaks_otherwise(self._place, protocol)
 
     def _deliver(self, frame: bytes) -> None:
         answer, response = self._waiting.pop(
@@ -288,12 +305,6 @@ class Connection:
             if not answer.done():
                 answer.set_exception(ConnectionLostError(self._fault, self._mistake))
 
-    async def _enter(self, host: str) -> None:
-        await self._agree()
-        if self._settings.mechanism is not None:
-            await self._log_in(Login(self._settings, host, self._make))
-        self.is_new = True
-
     async def _agree(self) -> None:
         """Send ApiVersions, and again in version 0 to an old broker (KIP-511)."""
         request = ApiVersionsRequest(
@@ -316,8 +327,12 @@ class Connection:
         mechanism = self._settings.mechanism
         handshake = SaslHandshakeRequest(mechanism=mechanism)
         answer = await self.ask(handshake)
-        offered = f"the broker offers {', '.join(answer.mechanisms) or 'no mechanism'}"
-        self._check(answer, handshake, f"SASL {mechanism}: {offered}")
+        if answer.error_code == IllegalSaslStateError.code:
+            text = connection_texts.uses_no_sasl(self._place)
+        else:
+            offered = ", ".join(answer.mechanisms) or "no mechanism"
+            text = f"SASL {mechanism}: {self._place} offers {offered}"
+        self._check(answer, handshake, text)
         while (data := await login.next_bytes()) is not None:
             request = SaslAuthenticateRequest(auth_bytes=data)
             answer = await self.ask(request)

@@ -85,6 +85,42 @@ def closed_at_once(place: str, fault: str | None, *, has_tls: bool) -> str:
     return text
 
 
+def uses_no_sasl(place: str) -> str:
+    """Return the text for a port that takes requests, but no login."""
+    return f"{place} does not use SASL"
+
+
+def requires_more(place: str, times: str, *, has_tls: bool) -> str:
+    """Return the text for a port that closes each connection at the first request.
+
+    Args:
+        place: Host and port.
+        times: How often it did so.
+        has_tls: Whether the client uses TLS. It does not use SASL.
+    """
+    missing = "SASL" if has_tls else "SASL or TLS"
+    return (
+        f"{place} most likely requires {missing}, which this client does not use: "
+        f"{times} it closed the connection instead of answering. Check the security "
+        "protocol"
+    )
+
+
+def unopened(place: str, *, has_accepted: bool) -> str:
+    """Return the text for a broker with which no connection could be opened in time.
+
+    Args:
+        place: Host and port.
+        has_accepted: Whether the other side took the connection.
+    """
+    if has_accepted:
+        return (
+            f"{place} accepts connections, but does not answer: check whether it is a "
+            "port of Kafka's and whether the broker hangs"
+        )
+    return f"{place} accepts no connection: check the address and the network"
+
+
 def given_by_the_cluster(text: str) -> str:
     """Add to a text that the address comes from the cluster, not from the user."""
     return (

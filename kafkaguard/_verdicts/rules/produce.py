@@ -13,6 +13,7 @@ from kafkaguard._verdicts.rules.rule import (
     rule,
 )
 from kafkaguard._verdicts.verdict import Action
+from kafkaguard.errors._librdkafka import LOCAL_CODES
 
 RULES: tuple[Rule, ...] = (
     rule(
@@ -99,6 +100,20 @@ RULES: tuple[Rule, ...] = (
             "key on a compacted topic, and then every retry fails."
         ),
         source="KAFKA-4808; schema-registry #583",
+    ),
+    rule(
+        "record-too-large-for-client",
+        Action.REJECT,
+        "the client itself refuses a record of this size: make it smaller, or raise "
+        "the client's setting that the text names",
+        on=(10, 18),
+        apis=CARRIES_RECORDS,
+        phase=("enqueue",),
+        scenario=(
+            "max_request_size or buffer_memory; librdkafka's message.max.bytes. The "
+            "topic may allow the record."
+        ),
+        source="KafkaProducer.ensureValidRecordSize; librdkafka rd_kafka_msg_new",
     ),
     rule(
         "record-too-large",
@@ -277,12 +292,30 @@ RULES: tuple[Rule, ...] = (
         Action.REFRESH,
         "the client does not know the topic, partition or broker yet, and dropped the"
         " record: send it again when the client has refreshed its metadata",
-        on=(e.ClientMetadataError,),
+        on=tuple(
+            code
+            for code, (_, error_class) in LOCAL_CODES.items()
+            if error_class is e.ClientMetadataError
+        ),
         apis=PRODUCE,
         scenario=(
             "A topic that was created a moment ago. librdkafka has purged the record."
         ),
         source="librdkafka #2858, #4904; KIP-207",
+    ),
+    rule(
+        "no-metadata-of-topic",
+        Action.REFRESH,
+        "the client has no metadata of this topic or partition, and sent nothing: "
+        "check that a broker can be reached, that the topic exists and that you may "
+        "see it, then send the record again",
+        on=(e.ClientMetadataError,),
+        apis=PRODUCE,
+        scenario=(
+            "kafka-python and Java wait max_block_ms (max.block.ms). bootstrap_servers "
+            "is wrong, the topic's name is, or the topic is not created by itself."
+        ),
+        source="kafka-python #607; KafkaProducer.waitOnMetadata; kafka-rest #133",
     ),
     rule(
         "partition-not-there",

@@ -8,6 +8,24 @@ from kafkaguard._verdicts.verdict import Action
 
 RULES: tuple[Rule, ...] = (
     rule(
+        "mechanism-not-offered",
+        Action.CONFIGURE,
+        "the broker does not offer this SASL mechanism: set sasl.mechanism to one that "
+        "it offers",
+        on=(33,),
+        scenario="PLAIN on a listener with SCRAM, or a misspelt mechanism.",
+        source="KIP-43; SaslServerAuthenticator",
+    ),
+    rule(
+        "port-without-login",
+        Action.CONFIGURE,
+        "the listener takes no SASL login: set security.protocol to that of this "
+        "listener, or use the port of one with SASL",
+        on=(34,),
+        scenario="A client with SASL on a PLAINTEXT or SSL listener.",
+        source="KIP-43; KafkaApis.handleSaslHandshakeRequest",
+    ),
+    rule(
         "denied",
         Action.CONFIGURE,
         "access is denied: grant the right (ACL) or correct the credentials",

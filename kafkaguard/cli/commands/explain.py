@@ -19,6 +19,7 @@ from kafkaguard.cli.group import Problem
 from kafkaguard.cli.lookup import Found, find_error, nearest_name
 from kafkaguard.cli.output import PlainTable, console, styled
 from kafkaguard.cli.requests import request_name
+from kafkaguard.errors import for_code
 from kafkaguard.errors._meanings import MEANINGS
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ def explain(  # noqa: PLR0913 - one for each option
     context: dict[str, Any] = {
         "api": request_name(api) or found.api,
         "client": found.client,
+        "phase": found.phase,
         "null_key": null_key,
         "idempotent": idempotent,
         "transactional": transactional,
@@ -168,11 +170,14 @@ def _depends(subject: Any, given: dict[str, Any]) -> Iterator[tuple[str, Verdict
     """Find the contexts in which another rule decides."""
     seen = {classify(subject, **given).rule.id}
     apis = [given["api"]] if given["api"] else [None, *_APIS]
-    for (label, context), api in product(_CONTEXTS, apis):
-        verdict = classify(subject, **{**given, "api": api, **context})
+    told = [("", subject)]
+    if isinstance(subject, int):
+        told.append(("raised by a client", for_code(subject)()))
+    for (way, each), (label, context), api in product(told, _CONTEXTS, apis):
+        verdict = classify(each, **{**given, "api": api, **context})
         if verdict.rule.id not in seen:
             seen.add(verdict.rule.id)
-            yield ", ".join(filter(None, (api, label))), verdict
+            yield ", ".join(filter(None, (way, api, label))), verdict
 
 
 _APIS = (

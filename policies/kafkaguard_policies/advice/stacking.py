@@ -282,8 +282,13 @@ def _outlasts_transaction(
             f"the coordinator aborts the transaction after transaction.timeout.ms "
             f"({limit:g} s), while the policy tries for {policy.deadline:g} s",
             "deadline",
-            limit * _SHARE,
+            _part_of(limit),
         )
+
+
+def _part_of(limit: float) -> float:
+    """Return seconds well below a limit, to the millisecond as clients count."""
+    return round(limit * _SHARE, 3)
 
 
 def _outlasts_poll(
@@ -299,7 +304,7 @@ def _outlasts_poll(
             f"({limit:g} s) without a poll, while the policy tries for "
             f"{policy.deadline:g} s",
             "deadline",
-            limit * _SHARE,
+            _part_of(limit),
         )
 
 

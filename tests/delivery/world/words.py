@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kafkaguard._retries.machine import InDoubt, OnReject, Ruling
 from kafkaguard._verdicts.classification import classify
 from kafkaguard._verdicts.signals import signal_of
-from kafkaguard.errors import KafkaGuardError, for_code
+from kafkaguard.errors import KafkaGuardError, RecordPurgedError, for_code
 
 if TYPE_CHECKING:
     from kafkaguard._delivery.dialects import Dialect
@@ -102,6 +102,7 @@ class PlainErrors:
     """Makes errors of kafkaguard's classes only."""
 
     client = "model"
+    given_up = RecordPurgedError
 
     def make(
         self,

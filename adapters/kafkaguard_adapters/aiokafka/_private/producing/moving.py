@@ -252,6 +252,10 @@ class _BatchHooks:
         batch = self._batch
         self._known.pop(batch, None)
         futures, batch._msg_futures = batch._msg_futures, []
+        if batch.retry_count and not batch.future.done():
+            # The client takes it out of these when its future is done, also where it
+            # has put it back among the batches to send.
+            self._accumulator._pending_batches.add(batch)
         try:
             self._failure(exception)
         finally:

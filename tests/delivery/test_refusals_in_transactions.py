@@ -1,0 +1,111 @@
+"""Which record of a transaction is to blame, although none of them is sent again."""
+
+from __future__ import annotations
+
+import pytest
+from kafka.errors import for_code
+
+from kafkaguard import Action, errors
+from kafkaguard._delivery import commands as c
+from kafkaguard._delivery.facts import Place, Raw, Refusal, Traits
+from kafkaguard._delivery.machine import DeliveryMachine
+from kafkaguard._delivery.sizes import batch_size
+from tests.delivery.world.batches import Item, Items
+from tests.delivery.world.words import Letters, PlainErrors, PlainPolicy
+
+LIMIT = 1000
+LARGE, MIDDLE, SMALL = (b"0:%b" % (b"x" * size) for size in (5000, 600, 1))
+
+
+def machine_of(*, compresses=False):
+    """Make the machine of a transactional producer."""
+
+    def size_alone(raw):
+        return None if compresses else batch_size(raw.key, raw.value, raw.headers)
+
+    return DeliveryMachine(
+        Traits("model", 30.0, "delivery.timeout", transactional=True),
+        PlainPolicy("ordered", "raise", "raise", Letters(None)),
+        PlainErrors(),
+        size_alone=size_alone,
+    )
+
+
+def refused(machine, values, code=10, blame="unknown"):
+    """Refuse a batch with these values, and return the commands."""
+    batch = Items(Place("t", 0), (0, 0), 30.0)
+    batch.items = [Item(Raw(b"k", value), is_new=True) for value in values]
+    machine.began(batch)
+    refusals = [
+        Refusal(item, n, for_code(code)(), blame, "answered", null_key=False)
+        for n, item in enumerate(batch.items)
+    ]
+    return machine.failed(batch, refusals, 0.0)
+
+
+def outcomes(*values, limit=LIMIT, compresses=False, **refusal):
+    """Refuse a batch; return the errors of its records and of the transaction."""
+    machine = machine_of(compresses=compresses)
+    told = [*refused(machine, values, **refusal)]
+    if c.AskSizeLimit("t") in told:
+        assert machine.transaction_failure is None
+        told += machine.size_limit("t", limit, 0.0)
+    settled = [each.record for each in told if isinstance(each, c.Settle)]
+    settled.sort(key=lambda record: record.index)
+    return [record.outcome.error for record in settled], machine.transaction_failure
+
+
+@pytest.mark.parametrize("blame", ["unknown", "batch"])
+@pytest.mark.parametrize("limit", [LIMIT, None])
+def test_a_record_that_is_alone_and_too_large_is_to_blame(blame, limit):
+    """The code is the broker's; its size and the limit are named."""
+    [error], failure = outcomes(LARGE, blame=blame, limit=limit)
+    assert error is failure
+    assert isinstance(error, errors.MessageTooLargeError)
+    assert error.verdict.action is Action.ABORT
+    assert "makes a batch of 5073 bytes" in str(error)
+    assert ("max.message.bytes of topic t is 1000" in str(error)) == (limit is not None)
+
+
+@pytest.mark.parametrize("blame", ["unknown", "batch"])
+def test_sizes_show_which_record_of_a_batch_is_to_blame(blame):
+    """The others are its batch mates; the transaction's error names the record."""
+    (first, second, third), failure = outcomes(SMALL, LARGE, SMALL, blame=blame)
+    assert second is failure
+    assert second.code == 10
+    for mate in (first, third):
+        assert isinstance(mate, errors.BatchMateRefusedError)
+        assert mate.verdict.action is Action.ABORT
+
+
+def test_a_batch_of_small_records_that_is_too_large_blames_none():
+    """Each of them alone would have fitted."""
+    told, failure = outcomes(MIDDLE, MIDDLE)
+    assert [type(error) for error in told] == [type(failure)] * 2
+    assert isinstance(failure, errors.BatchMateRefusedError)
+
+
+def test_a_size_that_compression_hides_blames_a_record_alone():
+    """With others in its batch it is not known which one was too large."""
+    [alone], _ = outcomes(LARGE, compresses=True)
+    assert alone.code == 10
+    both, _ = outcomes(LARGE, LARGE, compresses=True)
+    assert {type(error) for error in both} == {type(both[0])}
+    assert isinstance(both[0], errors.BatchMateRefusedError)
+
+
+def test_a_record_that_is_alone_has_its_own_refusal():
+    """A timestamp out of the topic's range, for example."""
+    [error], _ = outcomes(SMALL, code=32)
+    assert error.code == 32
+    assert error.verdict.action is Action.ABORT
+
+
+def test_a_closed_producer_asks_for_no_size():
+    """The record still has the broker's error."""
+    machine = machine_of()
+    machine.closing(0.0)
+    [settle] = [
+        told for told in refused(machine, [LARGE]) if isinstance(told, c.Settle)
+    ]
+    assert settle.record.outcome.error.code == 10
