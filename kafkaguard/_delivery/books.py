@@ -4,34 +4,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafkaguard._delivery.letter_count import LetterCount
 from kafkaguard._delivery.report import MAX_ERRORS, DeliveryReport
 
 if TYPE_CHECKING:
     from kafkaguard._delivery.records import RecordOutcome
-    from kafkaguard._delivery.shell import LetterLimit
-
-#: The number of outcomes from which ``dead_letter.limit.ratio`` applies.
-RATIO_FROM = 1000
 
 
 class Books:
-    """Counts outcomes, and checks the limit of dead letters.
+    """Counts outcomes.
 
     Attributes:
-        letters_in_a_row: Records dead-lettered since the last delivered one.
+        letters: Counts dead letters when they are made, in all reports together.
     """
 
     def __init__(self) -> None:
-        self.letters_in_a_row = 0
-        self._letters = 0
-        self._all = 0
+        self.letters = LetterCount()
         self._reset()
 
     def delivered(self, count: int) -> None:
         """Count records that the broker has confirmed."""
         self._delivered += count
-        if count:
-            self.letters_in_a_row = 0
+        self.letters.delivered(count)
 
     def settled(self, outcome: RecordOutcome) -> None:
         """Count a record that has failed at least once."""
@@ -40,46 +34,14 @@ class Books:
             self.delivered(1)
             return
         self._counts[ending] += 1
+        if ending != "dead_lettered":
+            self.letters.ended()
         if ending in ("failed", "in_doubt") and len(self._outcomes) < MAX_ERRORS:
             self._outcomes.append(outcome)
 
     def superseded(self) -> None:
         """Count a record that was overtaken by a later one of its key."""
         self._superseded += 1
-
-    def beyond(self, limit: LetterLimit | None) -> str | None:
-        """Return why no further dead letter is allowed, or None if one is.
-
-        Args:
-            limit: The policy's limit.
-        """
-        if limit is not None:
-            if limit.consecutive is not None and (
-                self.letters_in_a_row >= limit.consecutive
-            ):
-                return (
-                    f"{limit.consecutive} records in a row were dead-lettered "
-                    "(dead_letter.limit.consecutive), so this one was not"
-                )
-            total = self._all + self._since
-            letters = self._letters + 1
-            if (
-                limit.ratio is not None
-                and total >= RATIO_FROM
-                and (letters > limit.ratio * total)
-            ):
-                return (
-                    f"{self._letters} of {total} records were dead-lettered, and "
-                    f"dead_letter.limit.ratio is {limit.ratio:g}, so this one was not"
-                )
-        self._letters += 1
-        self.letters_in_a_row += 1
-        return None
-
-    @property
-    def _since(self) -> int:
-        """The number of records that got their outcome since the last report."""
-        return self._delivered + sum(self._counts.values())
 
     @property
     def has_unseen(self) -> bool:
@@ -102,7 +64,6 @@ class Books:
             superseded=self._superseded,
             **self._counts,
         )
-        self._all += self._since
         self._reset()
         return report
 

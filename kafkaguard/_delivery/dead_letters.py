@@ -118,7 +118,8 @@ def reason_headers(
         )
     known: dict[str, Any] = {REASON: reason, TOPIC: topic, PARTITION: partition}
     if error is not None:
-        known |= {ERROR: error.name, CODE: error.code, MESSAGE: error.broker_message}
+        message = error.broker_message or error.summary
+        known |= {ERROR: error.name, CODE: error.code, MESSAGE: message}
     return [
         (name, str(value).encode())
         for name, value in known.items()

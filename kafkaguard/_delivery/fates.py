@@ -305,7 +305,7 @@ class Fates:
                 "dead_letter.topic is the record's own topic, which would refuse it "
                 "again: name another topic"
             )
-        return self._books.beyond(self._policy.dead_letter.limit)
+        return self._books.letters.beyond(self._policy.dead_letter.limit, record)
 
     def _may_go_without_time(
         self, letter: Record, error: KafkaGuardError, now: float
@@ -390,6 +390,7 @@ class Fates:
         assert origin.error is not None
         if isinstance(why, KafkaGuardError):
             origin.letter_error = why
+        self._books.letters.undo_letter()
         self.settle(letter, "failed")
         add_words(
             origin.error,
@@ -462,6 +463,6 @@ class Fates:
                 commands.Warn(
                     f"policy {self._policy.name} drops refused records of topic "
                     f"{topic}; the first one failed with {error.name}. Later ones are "
-                    "only counted (DeliveryReport.dropped)"
+                    "only counted, as dropped in the report"
                 )
             )

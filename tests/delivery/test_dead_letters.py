@@ -38,6 +38,13 @@ def test_headers_say_why_and_where():
     assert reason_headers("X", topic=None) == [("kafkaguard.reason", b"X")]
 
 
+def test_what_the_guard_says_is_the_message_where_no_broker_said_anything():
+    """As in the dialects of other tools."""
+    error = errors.MessageTooLargeError("9 bytes, and the limit is 8")
+    headers = reason_headers(Reason.TOO_LARGE, topic="t", error=error)
+    assert read_headers(headers)["message"] == "9 bytes, and the limit is 8"
+
+
 def test_other_headers_are_left_alone():
     """A record may have had headers of its own, and none at all."""
     assert read_headers([("trace", b"1"), ("kafkaguard.topic", None)]) == {"topic": ""}

@@ -64,7 +64,7 @@ class AnyOrder(RuleBasedStateMachine):
         rescue=st.sampled_from(["ordered", "any_order", "never"]),
         in_doubt=st.sampled_from(["raise", "report", "resend"]),
         on_reject=st.sampled_from(["raise", "dead_letter", "drop"]),
-        limit=st.sampled_from([None, Limit(consecutive=1)]),
+        limit=st.sampled_from([None, Limit(consecutive=1), Limit(ratio=0.001)]),
         hears_late=st.booleans(),
         takes_back=st.booleans(),
         attempts=st.sampled_from([1, 3, 1000]),
@@ -283,6 +283,9 @@ class AnyOrder(RuleBasedStateMachine):
         told = Counter(self.endings.values())
         for ending in ("delivered", "failed", "in_doubt", "dead_lettered", "dropped"):
             assert getattr(report, ending) == told[ending]
+        count = self.machine._books.letters
+        assert count._letters == told["dead_lettered"]
+        assert count._others == self.numbers - told["dead_lettered"]
 
 
 AnyOrder.TestCase.settings = settings(stateful_step_count=40, deadline=None)

@@ -16,11 +16,10 @@ from kafkaguard import (
     SupersededError,
     classify,
 )
-from kafkaguard._delivery.books import RATIO_FROM, Books
+from kafkaguard._delivery.books import Books
 from kafkaguard._delivery.records import RecordOutcome
 from kafkaguard._delivery.report import MAX_ERRORS, worst
 from kafkaguard.errors import InvalidRecordKeyError, MessageTooLargeError, for_code
-from tests.delivery.world.words import Limit
 
 
 def failed(error):
@@ -93,38 +92,6 @@ class TestBooks:
             books.settled(RecordOutcome(ending, too_large(), seen=True))
         assert DeliveryReport(dead_lettered=1, dropped=2) == books.report(0)
         assert DeliveryReport() == books.report(0)
-
-
-class TestLimitOfDeadLetters:
-    """A fault of the whole stream must not drain it into the dead-letter topic."""
-
-    def test_without_one_there_is_no_bound(self):
-        """Nothing is counted against anything."""
-        books = Books()
-        assert {None} == {books.beyond(None) for _ in range(5000)}
-
-    def test_so_many_in_a_row_and_no_more(self):
-        """A record that is delivered begins the row anew; the reason names the limit."""
-        books, limit = Books(), Limit(consecutive=2)
-        assert [books.beyond(limit) for _ in range(2)] == [None, None]
-        assert "2 records in a row" in books.beyond(limit)
-        books.delivered(0)
-        assert "dead_letter.limit.consecutive" in books.beyond(limit)
-        books.delivered(1)
-        assert books.beyond(limit) is None
-
-    def test_a_share_counts_from_the_thousandth_record_on(self):
-        """One bad record of the first ten does not stop anything; reports keep the count."""
-        books, limit = Books(), Limit(ratio=0.01)
-        assert books.beyond(limit) is None
-        books.delivered(RATIO_FROM)
-        assert {None} == {books.beyond(limit) for _ in range(9)}
-        books.report(0)
-        said = books.beyond(limit)
-        assert "10 of 1000 records" in said
-        assert "dead_letter.limit.ratio is 0.01" in said
-        books.delivered(100)
-        assert books.beyond(limit) is None
 
 
 class TestDeliveryFailed:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import pickle
+from collections import Counter
 
 import pyarrow as pa
 import pytest
@@ -14,6 +15,7 @@ from kafkaguard import RetryPolicy
 from kafkaguard import errors as e
 from kafkaguard._delivery.dead_letters import Reason
 from kafkaguard_adapters.spark import policy as policy_module
+from kafkaguard_adapters.spark.driver.counting import make_report
 from kafkaguard_adapters.spark.driver.options import from_options
 from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
 from kafkaguard_adapters.spark.executor.arrow import Columns, Record
@@ -21,6 +23,7 @@ from kafkaguard_adapters.spark.executor.attempts import Attempts
 from kafkaguard_adapters.spark.executor.driver import WindowDriver
 from kafkaguard_adapters.spark.executor.known_topics import KnownTopics
 from kafkaguard_adapters.spark.executor.sent_records import overtaken
+from kafkaguard_adapters.spark.report import TaskCounts
 from kafkaguard_adapters.spark.settings import make_settings
 from kafkaguard_adapters.spark.verdicts import record_error
 from tests.spark.spark_reading import letters_to
@@ -253,13 +256,50 @@ def test_limit_of_dead_letters_in_a_row():
         refuse(driver, 1)
 
 
-def test_limit_of_the_share_of_dead_letters():
-    """From the thousandth record on."""
+@pytest.mark.parametrize(("between", "total"), [(0, 11), (1, 22), (99, 1100)])
+def test_limit_of_the_share_of_dead_letters(between, total):
+    """A share of all records; that of the first thousand is always allowed."""
     limit = {"topic": "d", "limit": {"ratio": 0.01}}
     driver = driver_of(Sender(), letters_to("d", dead_letter=limit))
-    driver.on_their_way(1000)
+    refuse(driver, 10, between)
+    said = f"with it, 11 of {total:,} records would be dead letters"
+    if total > 1000:
+        refuse(driver, 1, between)
+        said = "with it, 12 of 1,101 records would be dead letters"
+        between = 0
+    with pytest.raises(e.InvalidRecordKeyError, match=said):
+        refuse(driver, 1, between)
+
+
+@pytest.mark.parametrize(
+    ("letters", "read", "is_said"), [(101, 900, True), (9, 9, False)]
+)
+def test_report_says_that_all_tasks_together_are_beyond_the_limit(
+    letters, read, is_said
+):
+    """Each task alone was below the share of a thousand records."""
+    limit = {"topic": "d", "limit": {"ratio": 0.1}}
+    settings = make_settings(
+        "localhost:1", policy=letters_to("d", dead_letter=limit), topic="t"
+    )
+    counts = TaskCounts(read=read, dead_lettered=Counter(NULL_KEY=letters))
+    said = make_report(settings, counts, None).warnings
+    expected = (
+        "101 of 900 records were dead-lettered, and dead_letter.limit.ratio is 0.1"
+    )
+    assert [expected in each for each in said] == [True] * is_said
+
+
+def test_dropped_records_are_records_as_well():
+    """They make the share smaller."""
+    policy = letters_to("d", dead_letter={"topic": "d", "limit": {"ratio": 0.01}})
+    policy["overrides"] = [{"when": {"code": 10}, "on_reject": "drop"}]
+    driver = driver_of(Sender(), policy)
+    large = record_error(Reason.TOO_LARGE, "t")
+    for _ in range(1000):
+        driver.refused_at_once(Record("t", b"k", b"v"), Reason.TOO_LARGE, large)
     refuse(driver, 10)
-    with pytest.raises(e.InvalidRecordKeyError, match=r"dead_letter\.limit\.ratio is"):
+    with pytest.raises(e.InvalidRecordKeyError, match="11 of 1,011 records"):
         refuse(driver, 1)
 
 

@@ -483,6 +483,8 @@ def test_job_is_done_though_nobody_answers_what_was_appended():
     growth = Growth((SinkTopic("t", partitions=1),), before=0, started=time.time())
     report = make_report(settings, TaskCounts(read=7, delivered=7), growth)
     assert (report.delivered, report.appended, report.maybe_twice) == (7, None, None)
+    (said,) = report.to_dict()["warnings"]
+    assert said.startswith("no broker told the topics' end offsets")
 
 
 def test_data_source_fails_with_an_error_that_the_driver_can_read(

@@ -19,7 +19,7 @@ from kafkaguard_adapters.spark.driver.counting import tell_once
 from kafkaguard_adapters.spark.report import collapsed_said
 
 
-def report(delivered):
+def report(delivered, collapsed_keys=0):
     """Make a report of a batch."""
     return WriteReport(
         topic="t",
@@ -33,13 +33,17 @@ def report(delivered):
         appended=None,
         seconds=0.5,
         remarks=("why",),
+        collapsed_keys=collapsed_keys,
     )
 
 
 def test_report_is_the_same_after_it_was_written_down():
     """What is worked out is worked out again."""
-    once = report(7)
-    assert WriteReport.from_dict(json.loads(json.dumps(once.to_dict()))) == once
+    once = report(7, collapsed_keys=5)
+    written = json.loads(json.dumps(once.to_dict()))
+    assert WriteReport.from_dict(written) == once
+    assert written["warnings"] == list(once.warnings)
+    assert len(written["warnings"]) == 2
 
 
 def test_prometheus_counts_records_and_seconds():

@@ -385,6 +385,21 @@ def test_timestamp_that_the_broker_refuses_is_dead_lettered(task):
     assert read_headers(letter.headers)["timestamp"] == str(10**14)
 
 
+@pytest.mark.parametrize("limit", [{"ratio": 0.3}, {"consecutive": 2}])
+def test_records_that_the_broker_refuses_count_once_against_the_limit(task, limit):
+    """They were counted when they were sent; others are between them."""
+    one = task(policy=letters_to(DEAD, dead_letter={"topic": DEAD, "limit": limit}))
+    one.sender.latest = 10**13
+    good, bad = 10**15, 10**17
+    with Delivery(one._settings, one._believed) as delivery:
+        delivery.send(timed(*[good, bad, good, good] * 300))
+        delivery.end_window()
+    assert delivery.counts.dead_lettered == {"INVALID_TIMESTAMP": 300}
+    assert delivery.counts.delivered == 900
+    letters = delivery._driver._letters
+    assert (letters._letters, letters._others) == (300, 900)
+
+
 @pytest.mark.parametrize("reason", list(Reason))
 def test_each_reason_has_an_error_that_names_it_and_the_topic(reason):
     """The class, the text and the verdict are about the same."""
@@ -393,6 +408,30 @@ def test_each_reason_has_an_error_that_names_it_and_the_topic(reason):
     assert error.summary.startswith(f"{reason}: ")
     assert str(record_error(reason, "t", "said")) != str(error)
     assert error.verdict.action.value in {"REJECT", "CONFIGURE", "RETRY"}
+
+
+def test_dead_letter_of_a_record_that_is_too_large_says_by_how_much(task):
+    """Its message has size and limit."""
+    one = task(policy=letters_to(DEAD), max_record_bytes=10)
+    one.run([("events", "k", "v" * 20)])
+    (letter,) = one.sender.log
+    message = read_headers(letter.headers)["message"]
+    assert "have 21 bytes, and max_record_bytes is 10" in message
+
+
+def test_a_dropped_record_is_told_once_by_all_tasks_of_a_process(task, caplog):
+    """In words that hold for a report of Spark; the other tasks only count."""
+    topic = SinkTopic("dropping", 1, compacted=True)
+    with caplog.at_level("WARNING", "kafkaguard"):
+        for _ in range(3):
+            one = task(topic, policy={"on_reject": "drop"})
+            one._believed["dropping"] = topic
+            with Delivery(one._settings, one._believed) as delivery:
+                delivery.send(arrow([("dropping", None, "v")] * 2))
+                delivery.end_window()
+            assert delivery.counts.dropped == {"NULL_KEY": 2}
+    (said,) = (r.getMessage() for r in caplog.records if "drops" in r.getMessage())
+    assert said.endswith("Later ones are only counted, as dropped in the report")
 
 
 def test_a_record_that_is_too_large_says_by_how_much(task):

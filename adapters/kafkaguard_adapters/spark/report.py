@@ -120,17 +120,20 @@ class WriteReport:
         return self.appended - once
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all counts, including derived ones."""
+        """Return all counts and warnings, including derived ones."""
         counts = {each.name: getattr(self, each.name) for each in fields(self)}
-        extra = {"unaccounted": self.unaccounted, "maybe_twice": self.maybe_twice}
-        return counts | extra
+        del counts["remarks"]
+        derived = "unaccounted", "maybe_twice", "warnings"
+        return counts | {name: getattr(self, name) for name in derived}
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> WriteReport:
         """Make a report from the result of :meth:`to_dict`."""
         names = {each.name for each in fields(cls)}
         known = {name: value for name, value in content.items() if name in names}
-        return cls(**known | {"remarks": tuple(content["remarks"])})
+        derived = collapsed_said(content["collapsed_keys"])
+        said = (each for each in content["warnings"] if each != derived)
+        return cls(**known | {"remarks": tuple(said)})
 
     def __str__(self) -> str:
         """Return the report in one line."""

@@ -179,8 +179,8 @@ class LetterLimit(Part):
     """The limit of dead letters, above which the records are probably not to blame."""
 
     ratio: Ratio | None = None
-    """The largest share of records that may become dead letters, from the 1,000th
-    record on."""
+    """The largest share of all records so far that may become dead letters. Its share
+    of 1,000 records is always allowed, and one dead letter."""
     consecutive: Records | None = None
     """The most dead letters in a row, without a delivered record between them."""
 

@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kafkaguard._delivery.letter_count import exceeds
 from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.spark.driver.topics import kept_for
 from kafkaguard_adapters.spark.report import TaskCounts, WriteReport
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from kafkaguard_adapters.spark.settings import SinkSettings
 
+_NO_ENDS = "no broker told the topics' end offsets: how many records are new is unknown"
 _log = logging.getLogger("kafkaguard.spark")
 
 
@@ -61,6 +63,11 @@ def make_report(
 ) -> WriteReport:
     """Make the report of a write from the counts of its tasks."""
     known = growth is not None and settings.topic is not None
+    appended = growth.appended(settings) if growth and known else None
+    remark = growth.remark if growth else None
+    if known and appended is None:
+        remark = remark or _NO_ENDS
+    said = remark, _many_letters(settings, counts)
     return WriteReport(
         topic=settings.topic,
         dead_letter_topic=settings.dead_letter_topic,
@@ -72,9 +79,22 @@ def make_report(
         resent=counts.resent,
         collapsed_keys=counts.collapsed_keys,
         retried_tasks=counts.attempt,
-        appended=growth.appended(settings) if growth and known else None,
+        appended=appended,
         seconds=time.time() - growth.started if growth else 0.0,
-        remarks=(growth.remark,) if growth and growth.remark else (),
+        remarks=tuple(remark for remark in said if remark),
+    )
+
+
+def _many_letters(settings: SinkSettings, counts: TaskCounts) -> str | None:
+    """Return a remark if all tasks together have more dead letters than one may."""
+    letters = counts.dead_lettered.total()
+    limit = settings.policy.dead_letter.limit if letters else None
+    ratio = None if limit is None else limit.ratio
+    if ratio is None or not exceeds(ratio, letters, counts.read):
+        return None
+    return (
+        f"{letters:,} of {counts.read:,} records were dead-lettered, and "
+        f"dead_letter.limit.ratio is {ratio:g}: no task alone had too many"
     )
 
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict, deque
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
 from kafkaguard._delivery import commands
-from kafkaguard._delivery.books import Books
 from kafkaguard._delivery.dead_letters import NO_ROOM, letter_for, reason_of
 from kafkaguard._delivery.facts import Place, Traits
 from kafkaguard._delivery.judging import add_words
+from kafkaguard._delivery.letter_count import LetterCount
 from kafkaguard._delivery.sizes import batch_size
 from kafkaguard.errors import CorruptMessageError, InvalidRecordError
 from kafkaguard_adapters.confluent.errors import errors
@@ -82,7 +82,7 @@ class WindowDriver:
         self._sender = sender
         self._config = config
         self._attempts = Attempts(settings)
-        self._books = Books()
+        self._letters = LetterCount()
         self._windows = 0
         self._commands: deque[Command] = deque()
 
@@ -119,7 +119,7 @@ class WindowDriver:
 
     def on_their_way(self, count: int) -> None:
         """Count records that were given to the client."""
-        self._books.delivered(count)
+        self._letters.delivered(count)
 
     def refused_at_once(
         self, record: Record, reason: str, error: KafkaGuardError
@@ -131,6 +131,8 @@ class WindowDriver:
         """
         if self._settings.on_reject(error) == "dead_letter":
             self._check_letter(error, record.topic)
+        else:
+            self._letters.ended()
         place = Place(record.topic or "", _partition(record))
         _, out = self._machine.refused_at_once(
             object(), place, raw_of(record), error, _NOW, reason=reason
@@ -138,15 +140,22 @@ class WindowDriver:
         self._commands += out
         self._carry_out(but=commands.Send)
 
-    def _check_letter(self, error: KafkaGuardError, topic: str | None) -> None:
+    def _check_letter(
+        self, error: KafkaGuardError, topic: str | None, failed: Failed | None = None
+    ) -> None:
         """Check that a record may become a dead letter.
+
+        Args:
+            error: Why it was refused.
+            topic: Its topic.
+            failed: The record, if it was sent.
 
         Raises:
             KafkaGuardError: There are too many dead letters; or the name of the
                 dead-letter topic needs the record's topic, and the record has none.
         """
         letters = self._settings.policy.dead_letter
-        why = self._books.beyond(letters.limit)
+        why = self._letters.beyond(letters.limit, failed)
         if topic is None and "{topic}" in letters.topic:
             why = (
                 f"the name of the dead-letter topic ({letters.topic}) needs the "
@@ -264,7 +273,7 @@ class WindowDriver:
             case commands.Settle(record):
                 self._settle(record)
             case commands.Warn(text):
-                _log.warning("%s", text)
+                _warn_once(text)
         return ()
 
     def _send(self, topic: str, records: Sequence[Failed]) -> Sequence[Command]:
@@ -273,7 +282,8 @@ class WindowDriver:
             refused = record.origin
             if refused is not None and refused.reason is None and not record.resent:
                 assert refused.error is not None
-                self._check_letter(refused.error, refused.place.topic)
+                self._letters.undo_delivered()
+                self._check_letter(refused.error, refused.place.topic, refused)
         again = [_again(record) for record in records]
         self._sender.produce(again)
         self._sender.flush()
@@ -305,6 +315,12 @@ class WindowDriver:
             raise _of_letter(record.letter_error, record, error)
         else:
             raise error
+
+
+@lru_cache(maxsize=64)
+def _warn_once(text: str) -> None:
+    """Log a warning, once in a process: it runs many tasks of the same write."""
+    _log.warning("%s", text)
 
 
 def _again(record: Failed) -> Record:
