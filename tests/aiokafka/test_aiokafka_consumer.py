@@ -370,10 +370,10 @@ async def test_a_consumer_of_a_topic_that_is_not_there_names_it(kafka_cluster):
     consumer = guard(client)
     with pytest.raises(errors.UnknownTopicOrPartitionError) as caught:
         await consumer.start()
-    assert ("not-there", Action.CONFIGURE) == (
+    assert (
         caught.value.topic,
         caught.value.verdict.action,
-    )
+    ) == ("not-there", Action.CONFIGURE)
     assert isinstance(caught.value, aiokafka_errors.UnknownTopicOrPartitionError)
 
 
