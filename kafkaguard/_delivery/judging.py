@@ -175,8 +175,8 @@ class Judge:
         sent = refusal.sent != "never"
         if not sent:
             happened = (
-                "it never left the client (its broker could not be reached, or its topic "
-                "is not known): it was not written"
+                "it never left the client (its broker could not be reached, or its "
+                "topic is not known): it was not written"
             )
         elif refusal.first_try is None:
             happened = (
