@@ -174,7 +174,10 @@ class Judge:
     def _timed_out(self, refusal: Refusal, known: RefusalFacts) -> KafkaGuardError:
         sent = refusal.sent != "never"
         if not sent:
-            happened = "no broker could be reached for it: it was not written"
+            happened = (
+                "it never left the client (its broker could not be reached, or its "
+                "topic is not known): it was not written"
+            )
         elif refusal.first_try is None:
             happened = (
                 f"{self._traits.client} does not say whether it was sent: it may have "

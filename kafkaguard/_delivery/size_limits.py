@@ -72,5 +72,5 @@ class SizeLimits:
         takes = f"{SETTING} of topic {topic}" + ("" if most is None else f" is {most}")
         return (
             f"the record {is_size}, and {takes}; it was not written. Send less, "
-            "compress it (compression_type), or raise that setting"
+            "compress it, or raise that setting"
         )

@@ -105,13 +105,25 @@ def _remarks(group: GroupLag) -> str:
         [
             *(f"topic {topic} is not there" for topic in absent),
             *(_counted(count, reason) for reason, count in counts.items() if reason),
+            *_lost([each.lost for each in places if each.lost]),
         ]
     )
 
 
+def _lost(counts: list[int]) -> list[str]:
+    """Say how many offsets of a group are gone, if there are any."""
+    if not counts:
+        return []
+    text = f"{sum(counts)} offsets are gone unread"
+    return [f"{_partitions(len(counts))}: {text} (retention, deletion)"]
+
+
 def _counted(count: int, reason: LagReason) -> str:
-    partitions = "1 partition" if count == 1 else f"{count} partitions"
-    return f"{partitions}: {_IN_WORDS.get(reason, reason)}"
+    return f"{_partitions(count)}: {_IN_WORDS.get(reason, reason)}"
+
+
+def _partitions(count: int) -> str:
+    return "1 partition" if count == 1 else f"{count} partitions"
 
 
 def _numbers(each: PartitionLag) -> list[str]:

@@ -360,6 +360,23 @@ async def test_an_aiokafka_that_has_changed_inside_is_used_by_its_public_interfa
     assert caplog.text.count("(other private attributes: fetcher._set_error)") == 1
 
 
+async def test_a_consumer_of_a_topic_that_is_not_there_names_it(kafka_cluster):
+    """The client's error has neither the topic nor advice that helps."""
+    client = AIOKafkaConsumer(
+        "not-there",
+        bootstrap_servers=kafka_cluster.bootstrap_servers,
+        request_timeout_ms=2000,
+    )
+    consumer = guard(client)
+    with pytest.raises(errors.UnknownTopicOrPartitionError) as caught:
+        await consumer.start()
+    assert (
+        caught.value.topic,
+        caught.value.verdict.action,
+    ) == ("not-there", Action.CONFIGURE)
+    assert isinstance(caught.value, aiokafka_errors.UnknownTopicOrPartitionError)
+
+
 async def test_b101_a_consumer_that_failed_to_start_leaves_nothing_open():
     """The error is of both classes; each later call ends at once."""
     consumer = guard(AIOKafkaConsumer(bootstrap_servers="127.0.0.1:1"))

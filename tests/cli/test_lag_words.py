@@ -6,7 +6,13 @@ import json
 
 import pytest
 
-from kafkaguard._cluster.lag import GroupLag, LagReason, LagReport, PartitionLag
+from kafkaguard._cluster.lag import (
+    GroupLag,
+    LagReason,
+    LagReport,
+    PartitionLag,
+    measure,
+)
 from kafkaguard._cluster.reports import TopicPartition, make
 from kafkaguard.cli.commands import lag as command
 from kafkaguard.cli.group import run
@@ -104,6 +110,18 @@ def test_a_topic_of_a_group_that_cannot_be_read_is_not_called_missing(told):
     code, _, said = told("g", "--topic", "orders", groups=[group("g", error=make(30))])
     assert (code, len(said)) == (1, 1)
     assert "GROUP_AUTHORIZATION_FAILED" in said[0]
+
+
+def test_offsets_that_are_gone_are_counted_for_the_group(told):
+    """They show although nothing else is wrong, so the lag alone would look fine."""
+    places = {
+        TopicPartition("orders", n): measure(
+            TopicPartition("orders", n), 10, 30, log_start=start
+        )
+        for n, start in enumerate((30, 15, 5))
+    }
+    _, table, _ = told(groups=[GroupLag("g", partitions=places)], sees_all=True)
+    assert "2 partitions: 25 offsets are gone unread (retention, deletion)" in table
 
 
 def test_reasons_are_counted_by_partition(told):

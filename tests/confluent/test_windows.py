@@ -269,3 +269,17 @@ def test_callbacks_wait_while_the_guard_polls_and_keep_their_order():
     assert listener.callbacks.serve() == 2
     report(None, message(value=b"2"))
     assert told == [b"0", b"1", b"2"]
+
+
+@pytest.mark.parametrize(
+    ("is_first", "count", "is_lone"),
+    [(True, 1, True), (True, 2, False), (False, 1, False)],
+)
+def test_one_record_may_share_a_batch_with_those_of_an_open_window(
+    is_first, count, is_lone
+):
+    """Then a refusal of the batch does not say that this record is to blame."""
+    window = Window("t", (0, 1), 8, 100, Listener(), {}, is_first=is_first)
+    for _ in range(count):
+        take(window)
+    assert window.is_lone is is_lone

@@ -395,6 +395,7 @@ EXAMPLES = [
     ("partition-not-there", e.PartitionNotThereError(), {}, "REJECT", "no"),
     ("cannot-serialise", KafkaError(-161), {}, "REJECT", "no"),
     ("not-kafka", ValueError("bug"), {}, "REJECT", "no"),
+    ("no-leader", 5, {"api": "Metadata"}, "REFRESH", "no"),
     ("refresh-and-retry", 6, {"api": "Fetch"}, "REFRESH", "no"),
     ("retry", 19, {"api": "Produce"}, "RETRY", "no"),
     ("unrecognised-code-on-change", 999, {"api": "Produce"}, "IN_DOUBT", "maybe"),

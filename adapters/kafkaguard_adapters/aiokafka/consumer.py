@@ -16,6 +16,7 @@ from aiokafka.errors import (
     KafkaError,
     KafkaTimeoutError,
     RequestTimedOutError,
+    UnknownTopicOrPartitionError,
 )
 from aiokafka.structs import OffsetAndTimestamp
 
@@ -91,6 +92,9 @@ class Client(Protocol):
 
     def assignment(self) -> Collection[Any]:
         """Return the assigned partitions."""
+
+    def subscription(self) -> Collection[str]:
+        """Return the subscribed topics."""
 
     async def commit(self, offsets: Any = None) -> None:
         """Commit, and wait for the answer."""
@@ -182,8 +186,22 @@ class GuardedConsumer(ForkSafe, StandIn):
         if self.cluster_view.is_closed:
             raise self._ended("start() did nothing")
         self._check_loop()
-        await super().start()
+        try:
+            await super().start()
+        except UnknownTopicOrPartitionError as error:
+            raise self._without_topics(error) from error.__cause__
         self._listen()
+
+    def _without_topics(self, error: BaseException) -> KafkaGuardError:
+        """Name the topics for whose metadata the client has waited in vain."""
+        topics = sorted(self.client.subscription())
+        return errors.translate(
+            error.__cause__ or error,
+            message=f"start() waited for the metadata of {', '.join(topics)}",
+            context={"phase": "enqueue"},
+            api="Metadata",
+            topic=topics[0] if len(topics) == 1 else None,
+        )
 
     def _listen(self) -> None:
         """Read the answers to the client from now on."""

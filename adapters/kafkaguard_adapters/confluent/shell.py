@@ -192,7 +192,7 @@ class ConfluentShell(Heard):
             self,
             self._suspects,
             is_second=windows is self._second,
-            is_first=all(other.place.topic != topic for other in self._open),
+            is_first=topic not in {each.place.topic for each in self.open_windows()},
         )
         self._next_token += capacity
         self._open[window] = None

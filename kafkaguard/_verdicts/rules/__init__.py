@@ -154,6 +154,7 @@ ORDER = (
     "cannot-serialise",
     "not-kafka",
     # Kafka's own families: the fall-back of every code.
+    "no-leader",
     "refresh-and-retry",
     "retry",
     "unrecognised-code-on-change",

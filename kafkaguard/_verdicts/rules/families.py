@@ -17,6 +17,16 @@ RULES: tuple[Rule, ...] = (
         source="org.apache.kafka.common.protocol.Errors.NONE",
     ),
     rule(
+        "no-leader",
+        Action.REFRESH,
+        "the partition has no leader: start a broker that has a replica of it; the "
+        "same request succeeds when there is a leader",
+        on=(5,),
+        apis=frozenset({"Metadata"}),
+        scenario="The broker of the only replica is down; an election takes moments.",
+        source="MetadataResponse; KIP-1050",
+    ),
+    rule(
         "refresh-and-retry",
         Action.REFRESH,
         "the client's metadata is stale: send the same request again when the client "

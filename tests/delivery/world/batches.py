@@ -17,8 +17,8 @@ class Item:
     """One hand-over of a record to a client; the client's token of the record.
 
     Attributes:
-        number: The record's number, with which its value begins; for a dead letter, the
-            number of the refused record.
+        number: The record's number, with which its value begins. That of a dead letter,
+            whose value may be cut, is the number of the refused record.
         raw: Its bytes.
         is_bad: The broker refuses it whatever its key is.
         is_new: The application sent it; the machine did not hand it over.
@@ -26,13 +26,11 @@ class Item:
 
     __slots__ = ("is_bad", "is_new", "number", "raw", "window")
 
-    def __init__(self, raw: Raw, *, is_new: bool) -> None:
+    def __init__(self, raw: Raw, *, is_new: bool, origin: Item | None = None) -> None:
         assert raw.value is not None
         head = raw.value.split(b":", 2)
-        self.number = int(head[0])
-        self.is_bad = head[1] == b"bad" and not any(
-            name.startswith("kafkaguard.") for name, _ in raw.headers
-        )
+        self.number = int(head[0]) if origin is None else origin.number
+        self.is_bad = origin is None and head[1] == b"bad"
         self.raw = raw
         self.is_new = is_new
         self.window: Window | None = None

@@ -395,7 +395,8 @@ class World:
         assert record.raw is not None
         if partition is None:
             partition = self._partition(record.raw.key)
-        item = Item(record.raw, is_new=False)
+        origin = None if record.origin is None else record.origin.first_token
+        item = Item(record.raw, is_new=False, origin=origin)
         try:
             self.client.take(topic, partition, item)
         except Exception as error:
