@@ -327,6 +327,15 @@ def test_wrong_columns_are_refused(schema, topic, said):
     assert said in caught.value.summary
 
 
+def test_source_without_columns_is_told_as_empty():
+    """As an empty file is, whose first line would have the names."""
+    settings = make_settings("b:1", topic="t")
+    said = "there is no column value, and no other: is the source empty?"
+    with pytest.raises(ClientConfigurationError) as caught:
+        check_columns(StructType(), settings)
+    assert said == caught.value.summary
+
+
 def test_doubled_column_is_refused():
     """The first of them would win silently."""
     schema = StructType().add("value", "string").add("value", "binary")

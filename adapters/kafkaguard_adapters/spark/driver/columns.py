@@ -8,6 +8,8 @@ from kafkaguard._common.closest import did_you_mean
 from kafkaguard_adapters.spark.setting_errors import setting_error
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql.types import DataType, StructType
 
     from kafkaguard_adapters.spark.settings import SinkSettings
@@ -63,10 +65,17 @@ def used_columns(schema: StructType) -> list[str]:
     for name in used:
         _check_type(name, schema[name].dataType)
     if "value" not in used:
-        hint = did_you_mean("value", names)
-        listed = ", ".join(names)
-        raise setting_error(f"there is no column value{hint}; the columns are {listed}")
+        others = other_columns("value", names)
+        raise setting_error(f"there is no column value{others}")
     return used
+
+
+def other_columns(name: str, columns: Sequence[str]) -> str:
+    """Name the columns that there are, for a text about one that is missing."""
+    if not columns:
+        return ", and no other: is the source empty?"
+    listed = ", ".join(columns)
+    return f"{did_you_mean(name, columns)}; the columns are {listed}"
 
 
 def _check_type(name: str, kind: DataType) -> None:

@@ -10,6 +10,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import Column, DataFrame, functions
 
 from kafkaguard._common.closest import did_you_mean
+from kafkaguard_adapters.spark.driver.columns import other_columns
 from kafkaguard_adapters.spark.setting_errors import setting_error
 from kafkaguard_adapters.spark.settings import check_type
 
@@ -109,8 +110,7 @@ def _in_short(error: AnalysisException, columns: Sequence[str]) -> str:
     if "objectName" not in told:
         return next(line for line in str(error).splitlines() if line.strip())
     name = told["objectName"].replace("`", "")
-    hint = did_you_mean(name, columns)
-    return f"there is no column {name}{hint}; the columns are {', '.join(columns)}"
+    return f"there is no column {name}{other_columns(name, columns)}"
 
 
 @contextmanager
