@@ -19,6 +19,7 @@ from kafkaguard_adapters.spark.driver.topics import look_up
 from kafkaguard_adapters.spark.executor.arrow import Columns, Record
 from kafkaguard_adapters.spark.executor.delivery import Delivery
 from kafkaguard_adapters.spark.executor.sent_records import SentRecords, raw_of
+from kafkaguard_adapters.spark.executor.size_limits import SizeLimit
 from kafkaguard_adapters.spark.report import TaskCounts
 from kafkaguard_adapters.spark.settings import make_settings
 from kafkaguard_adapters.spark.verdicts import record_error
@@ -231,7 +232,8 @@ def test_dead_letter_is_kept_whole_up_to_the_last_byte_that_its_topic_takes(
     dead_topic = kafka_cluster.create_topic(config={"max.message.bytes": 5_000})
     settings = settings_for(kafka_cluster, topic, policy=letters_to(dead_topic))
     record = Record(topic, b"k", b"x" * 4_000, [("own", b"1")])
-    refused = record_error(Reason.TOO_LARGE, topic)
+    limit = SizeLimit(1_500, "max.message.bytes of the topic")
+    refused = record_error(Reason.TOO_LARGE, topic, limit.said("4,567"))
     letter = dead_letters.letter(
         raw_of(record), refused, topic=dead_topic, size_limit=10**6, errors=errors
     )

@@ -86,7 +86,9 @@ def test_s01_refused_rows_are_counted_and_kept_with_their_reason(
     assert len(read(kafka_cluster, compacted)) == 999
     (dead,) = read(kafka_cluster, kafka_topic)
     assert dead.value() == b"500"
-    assert why(dead) == NULL_KEY | {"topic": compacted}
+    said = why(dead)
+    assert said.pop("message").startswith("NULL_KEY: a record for a compacted topic")
+    assert said == NULL_KEY | {"topic": compacted}
     assert "1 dead-lettered (NULL_KEY)" in str(report)
     assert json.loads(json.dumps(report.to_dict()))["unaccounted"] == 0
 
@@ -619,6 +621,8 @@ def test_guard_sink_keeps_the_partition(spark, kafka_cluster, kafka_topic):
     assert len(landed) == 998
     assert {m.partition() for m in landed if m.key() != b"8"} == {2}
     letters = {m.value(): why(m) for m in read(kafka_cluster, kafka_topic)}
+    for said in letters.values():
+        assert said.pop("message").startswith(said["reason"])
     assert letters == {
         b"500": NULL_KEY | {"topic": topic, "partition": "2"},
         b"7": {

@@ -67,8 +67,8 @@ def first_try(
         anew = max(anew, done)
     if batch <= anew:
         said = (
-            f"the checkpoint is new: batch {batch} comes after batch {anew}, so "
-            "records that were written before may be written again"
+            f"the checkpoint is new, and the old one had reached batch {anew}, so "
+            f"records of batch {batch} may have been written before"
         )
         return Note(batch, None, anew), said
     if batch > done + 1:
