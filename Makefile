@@ -62,8 +62,8 @@ archive: .venv/installed
 	$(BIN)/python -m tests.quick_spark
 
 .PHONY: unit
-unit: archive ## The tests, on a real broker; most of them wait, so three share two cores
-	$(PYTEST) -n 3 --dist loadgroup
+unit: archive ## The tests, on a real broker; most of them wait, so four share two cores
+	$(PYTEST) -n 4 --dist loadgroup
 
 .PHONY: wheel
 wheel: .venv/installed ## Build the wheel; try each extra in an empty environment (4 min)

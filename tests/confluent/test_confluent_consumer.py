@@ -434,3 +434,16 @@ def test_a_consumer_that_the_guard_builds_keeps_nothing_to_itself(
     """There is nothing to say."""
     guard(factory=Consumer, config=settings(kafka_cluster.bootstrap_servers)).close()
     assert own_records(caplog) == []
+
+
+def test_calls_that_the_client_refuses_have_a_verdict(kafka_cluster):
+    """Its errors name neither the call nor the partition."""
+    with guard(factory=Consumer, config=settings(kafka_cluster.bootstrap_servers)) as k:
+        with pytest.raises(errors.KafkaGuardError) as caught:
+            k.seek(TopicPartition("t", 3, 0))
+        assert isinstance(caught.value, confluent_kafka.KafkaException)
+        assert (caught.value.topic, caught.value.partition) == ("t", 3)
+        with pytest.raises(errors.KafkaGuardError):
+            k.subscribe([])
+        with pytest.raises(errors.KafkaGuardError):
+            k.incremental_unassign([TopicPartition("t", 3, 0)])

@@ -8,7 +8,7 @@ import random
 import threading
 import time
 import weakref
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -41,7 +41,7 @@ from kafkaguard_adapters.consuming.questions import Start
 from kafkaguard_adapters.wire.io_thread import loop, run, start
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from confluent_kafka import Consumer, KafkaError
 
@@ -367,7 +367,8 @@ class GuardedConsumer(BlockingConsumer):
             if listener is not None
         }
         chained.setdefault("on_assign", self._chained(lambda *_: None))
-        return self.client.subscribe(topics, **chained)
+        with _translated():
+            return self.client.subscribe(topics, **chained)
 
     def _chained(self, listener: Callable[[Any, Any], Any]) -> Callable[..., Any]:
         def called(_: Any, partitions: Any) -> Any:
@@ -379,34 +380,40 @@ class GuardedConsumer(BlockingConsumer):
 
     def assign(self, partitions: Sequence[TopicPartition]) -> None:
         """Assign, as ``Consumer.assign`` does."""
-        self.client.assign(partitions)
+        with _translated():
+            self.client.assign(partitions)
         self._shell.begins(partitions)
         self._is_reassigned = True
 
     def incremental_assign(self, partitions: Sequence[TopicPartition]) -> None:
         """Add partitions, as ``Consumer.incremental_assign`` does."""
-        self.client.incremental_assign(partitions)
+        with _translated():
+            self.client.incremental_assign(partitions)
         self._shell.begins(partitions)
         self._is_reassigned = True
 
     def incremental_unassign(self, partitions: Sequence[TopicPartition]) -> None:
         """Remove partitions, as ``Consumer.incremental_unassign`` does."""
-        self.client.incremental_unassign(partitions)
+        with _translated():
+            self.client.incremental_unassign(partitions)
         self._is_reassigned = True
 
     def pause(self, partitions: Sequence[TopicPartition]) -> None:
         """Pause, as ``Consumer.pause`` does."""
-        self.client.pause(partitions)
+        with _translated():
+            self.client.pause(partitions)
         self._machine.user_pauses(map(as_partition, partitions))
 
     def resume(self, partitions: Sequence[TopicPartition]) -> None:
         """Resume, as ``Consumer.resume`` does; held partitions resume later."""
         free = self._machine.user_resumes(map(as_partition, partitions))
-        self.client.resume([each for each in partitions if as_partition(each) in free])
+        with _translated():
+            self.client.resume([p for p in partitions if as_partition(p) in free])
 
     def seek(self, partition: TopicPartition) -> None:
         """Set the position, as ``Consumer.seek`` does."""
-        self.client.seek(partition)
+        with _translated(topic=partition.topic, partition=partition.partition):
+            self.client.seek(partition)
         self._shell.begins([partition])
         self._driver.moved(as_partition(partition), partition.offset)
 
@@ -514,6 +521,15 @@ def _ours(error: BaseException, **place: Any) -> KafkaGuardError:
     if isinstance(error, KafkaGuardError):
         return error
     return errors.translate(error, **place)
+
+
+@contextmanager
+def _translated(**place: Any) -> Iterator[None]:
+    """Give the client's errors a verdict."""
+    try:
+        yield
+    except KafkaException as error:
+        raise _ours(error, **place) from error
 
 
 def _at(wanted: Any, report: OffsetsReport) -> Any:
