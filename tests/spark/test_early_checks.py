@@ -55,6 +55,53 @@ def test_all_mistakes_are_told_at_once(load):
     assert "there is no column 'tial'; did you mean 'tail'?" in found["select.key"]
 
 
+def test_wrong_keys_do_not_hide_wrong_values(load):
+    """Each part that has the right form is checked; the order is that of the lines."""
+    with pytest.raises(PipelineError) as caught:
+        load(
+            source={"path": "inptu", "optoins": {}},
+            select={"key": "tial"},
+            sink={"topic": ["t"], "partitions": "many"},
+            stream={"checkpoint": "cp", "every": "5 parsecs"},
+            policy={"extends": "spark-sinc", "on_reject": "deadletter"},
+            order_by={"a": "b"},
+        )
+    problems = caught.value.problems
+    said = {".".join(map(str, each.path)): each.message for each in problems}
+    assert sorted(each.line for each in problems) == [each.line for each in problems]
+    assert {
+        "source.path",
+        "source.optoins",
+        "select.key",
+        "sink.topic",
+        "sink.partitions",
+        "stream.every",
+        "policy.extends",
+        "policy.on_reject",
+        "order_by",
+    } == said.keys()
+    assert said["sink.topic"] == "must be a text, not a list"
+    assert said["order_by"] == "must be a list"
+
+
+def test_byte_that_is_no_utf8_is_told_with_its_line(tmp_path):
+    """A file that was saved as Latin-1."""
+    path = tmp_path / "pipeline.yaml"
+    path.write_bytes("name: flights\n# für\n".encode("latin-1"))
+    with pytest.raises(PipelineError, match="line 2: the byte 0xfc is no UTF-8 text"):
+        load_pipeline(path)
+
+
+def test_key_that_stands_twice_is_told_once(tmp_path):
+    """What is inside the second one stands twice as well, and is not told."""
+    path = tmp_path / "pipeline.yaml"
+    path.write_text("sink: {topic: a}\nsink: {topic: b}\n")
+    with pytest.raises(PipelineError) as caught:
+        load_pipeline(path)
+    (problem,) = caught.value.problems
+    assert (("sink",), 2) == (problem.path, problem.line)
+
+
 @pytest.mark.parametrize(
     ("every", "said"),
     [

@@ -94,6 +94,7 @@ _WORDS = {
     "int_from_float": "must be a whole number",
     "int_parsing": "must be a whole number",
     "int_type": "must be a whole number, without quotes",
+    "list_type": "must be a list",
     "missing": "must be given",
     "string_pattern_mismatch": "must be 1 to 64 letters, digits, '.', '_' or '-'",
     "string_too_long": "must be shorter: at most {max_length} characters",
@@ -108,6 +109,9 @@ def _in_words(item: Any) -> str:
     context = item.get("ctx", {})
     if item["type"] in _CHOICES:
         return f"must be {context['expected']}{_nearest_choice(item)}"
+    if item["type"] == "string_type" and isinstance(item["input"], list | dict):
+        kind = "list" if isinstance(item["input"], list) else "mapping"
+        return f"must be a text, not a {kind}"
     known = _WORDS.get(item["type"])
     return item["msg"] if known is None else known.format(**context)
 

@@ -109,11 +109,15 @@ def wrong_keys(node: yaml.Node, path: Path) -> Iterator[Problem]:
 
 def duplicates(found: Iterable[Child]) -> Iterator[Problem]:
     """Find duplicate keys: YAML would silently use the last one."""
-    seen: dict[Path, yaml.Node] = {}
+    seen: set[Path] = set()
+    twice: set[Path] = set()
     for place, marked, _ in found:
         if place in seen and place[-1] != "<<":
-            yield Problem("stands twice: keep one", place, marked.start_mark.line + 1)
-        seen[place] = marked
+            if twice.isdisjoint(place[:end] for end in range(len(place))):
+                line = marked.start_mark.line + 1
+                yield Problem("stands twice: keep one", place, line)
+            twice.add(place)
+        seen.add(place)
 
 
 def old_numbers(found: Iterable[Child]) -> Iterator[Problem]:

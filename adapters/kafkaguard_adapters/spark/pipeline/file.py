@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from copy import deepcopy
 from dataclasses import replace
 from glob import glob
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
@@ -56,32 +57,59 @@ def load_pipeline(file: Path) -> Pipeline:
     Raises:
         PipelineError: The file is missing or not well-formed, has an unknown key (the
             text has the line and the closest key), or names input that does not exist
-            or a checkpoint that cannot be written.
+            or a checkpoint that cannot be written. All of it is told at once.
     """
     name = str(file)
     try:
         document = parse(file.read_text(), name)
-        pipeline = Pipeline.model_validate(document.content)
     except OSError as error:
         message = f"it cannot be read: {error.strerror}"
         raise PipelineError(name, [Problem(message)]) from None
-    except UnicodeDecodeError:
-        raise PipelineError(name, [Problem("it is not UTF-8 text")]) from None
-    except ValidationError as error:
-        raise PipelineError(name, problems_of(error, document.line_of)) from None
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        message = f"the byte {error.object[error.start]:#04x} is no UTF-8 text"
+        raise PipelineError(name, [Problem(message, line=line)]) from None
     except PolicyError as error:
         raise PipelineError(name, error.problems) from None
-    placed = _placed(pipeline, file.absolute().parent)
-    checks = (_wrong_paths, wrong_interval, wrong_columns)
-    wrong = [
-        Problem(message, place, document.line_of(place))
-        for check in checks
-        for place, message in check(placed)
-    ]
-    wrong += _wrong_policy(placed, document.line_of)
+    wrong: list[Problem] = []
+    pipeline: Pipeline | None = None
+    try:
+        pipeline = Pipeline.model_validate(document.content)
+    except ValidationError as error:
+        wrong += problems_of(error, document.line_of)
+        pipeline = _what_is_left(document.content, wrong)
+    if pipeline is not None:
+        pipeline = _placed(pipeline, file.absolute().parent)
+        wrong += _wrong_values(pipeline, document.line_of)
     if wrong:
-        raise PipelineError(name, wrong)
-    return placed
+        raise PipelineError(name, sorted(wrong, key=lambda each: each.line or 0))
+    assert pipeline is not None
+    return pipeline
+
+
+def _what_is_left(content: Any, wrong: Iterable[Problem]) -> Pipeline | None:
+    """Return the pipeline without its wrong parts; None if one of them is required."""
+    left = deepcopy(content)
+    for problem in wrong:
+        part = left
+        for step in problem.path[:-1]:
+            part = part.get(step) if isinstance(part, dict) else None
+        if isinstance(part, dict) and problem.path:
+            part.pop(problem.path[-1], None)
+    try:
+        return Pipeline.model_validate(left)
+    except ValidationError:
+        return None
+
+
+def _wrong_values(
+    pipeline: Pipeline, line_of: Callable[[Place], int | None]
+) -> Iterator[Problem]:
+    """Check what has the right form, as far as that needs no Spark."""
+    for check in (_wrong_paths, wrong_interval, wrong_columns):
+        for place, message in check(pipeline):
+            yield Problem(message, place, line_of(place))
+    yield from _wrong_policy(pipeline, line_of)
 
 
 def point_at(file: Path, mistakes: Iterable[MistakeError]) -> PipelineError:
