@@ -99,7 +99,7 @@ def test_key_that_stands_twice_is_told_once(tmp_path):
     with pytest.raises(PipelineError) as caught:
         load_pipeline(path)
     (problem,) = caught.value.problems
-    assert (("sink",), 2) == (problem.path, problem.line)
+    assert (problem.path, problem.line) == (("sink",), 2)
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,7 @@ class OwnSending(Sending):
                 client's class.
         """
         me = get_ident()
+        outer = self.under_way.get(me)  # a serialiser or a log handler may send as well
         try:
             if None in self.machine.holds:
                 self._wait_while_held(me, _ANY, None)
@@ -57,7 +58,7 @@ class OwnSending(Sending):
         except KafkaGuardError:
             raise
         except (KafkaError, RuntimeError) as error:  # a dying client raises both
-            self.under_way.pop(me, None)
+            self.under_way[me] = outer
             if self._is_replaced(producer):
                 return self.send(*args, **kwargs)
             if not isinstance(error, KafkaError):
@@ -67,7 +68,7 @@ class OwnSending(Sending):
             self.driver.raised(refused)
             raise refused from error
         finally:
-            self.under_way.pop(me, None)
+            self.under_way[me] = outer
         if not isinstance(made, FutureRecordMetadata):
             return made
         if made.is_done and made.failed():  # maybe before it was in any batch

@@ -160,7 +160,7 @@ class ThreadDriver(DriverBase):
                 case c.FreeSends():
                     pass  # the caller notifies all sends that wait
                 case _:
-                    self._do(self._lane_of(command), partial(self._carry_out, command))
+                    self._do(self._lane_of(command), partial(self._execute, command))
         self.watch.look()
 
     def _settle(self, record: Record) -> None:
@@ -191,7 +191,7 @@ class ThreadDriver(DriverBase):
     def _lane_failed(self, error: BaseException) -> None:
         self._fault("a command of the delivery machine failed", error)
 
-    def _carry_out(self, command: c.Command) -> None:
+    def _execute(self, command: c.Command) -> None:
         shell = self._shell
         match command:
             case c.SendNow():
@@ -202,9 +202,9 @@ class ThreadDriver(DriverBase):
                 for batch in batches:
                     shell.give_up(batch)
             case _:
-                self._obey(execution_of(command, shell, self.machine, self))
+                self._run(execution_of(command, shell, self.machine, self))
 
-    def _obey(self, execution: Execution) -> None:
+    def _run(self, execution: Execution) -> None:
         try:
             found = execution.do()
         except BaseException as error:  # noqa: BLE001 - the machine waits for a reply

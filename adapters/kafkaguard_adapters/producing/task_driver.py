@@ -85,17 +85,17 @@ class TaskDriver(DriverBase):
     def _accepted(self, batch: Batch) -> None:
         # Once a batch is often enough to find facts that are too old.
         self._cache.look_again()
-        self._queue(self.machine.accepted(batch, _now()))
+        self._execute_all(self.machine.accepted(batch, _now()))
 
     def _failed(self, batch: Batch, refusals: Sequence[Refusal]) -> None:
-        self._queue(self.machine.failed(batch, refusals, _now()))
+        self._execute_all(self.machine.failed(batch, refusals, _now()))
 
     def _died(self, cause: BaseException, place: Place | None) -> None:
         if self._is_ending():
             why = "the event loop ended before stop() was called"
-            self._queue(self.machine.give_up(why, _now()))
+            self._execute_all(self.machine.give_up(why, _now()))
         else:
-            self._queue(self.machine.died(cause, place, _now()))
+            self._execute_all(self.machine.died(cause, place, _now()))
 
     def _is_ending(self) -> bool:
         """Return whether asyncio.run() is cancelling the tasks that are left."""
@@ -106,11 +106,11 @@ class TaskDriver(DriverBase):
     ) -> None:
         """Settle a record that ``send`` refuses, as the policy requires."""
         _, commands = self.machine.refused_at_once(token, place, raw, error, _now())
-        self._queue(commands)
+        self._execute_all(commands)
 
     def raised(self, error: KafkaGuardError) -> None:
         """Report that ``send`` raises an error."""
-        self._queue(self.machine.raised(error))
+        self._execute_all(self.machine.raised(error))
 
     def fault(self, what: str, error: BaseException) -> None:
         """Log a bug of the guard."""
@@ -118,7 +118,7 @@ class TaskDriver(DriverBase):
 
     # --- commands ---------------------------------------------------------------------
 
-    def _queue(self, commands: Sequence[c.Command]) -> None:
+    def _execute_all(self, commands: Sequence[c.Command]) -> None:
         """Execute commands in their order; a command may queue further commands."""
         if self._waiters:
             self._wake()
@@ -134,7 +134,7 @@ class TaskDriver(DriverBase):
             while self._commands:
                 command = self._commands.popleft()
                 try:
-                    self._obey(command)
+                    self._execute(command)
                 except Exception as error:  # noqa: BLE001 - the next commands must run, too
                     self.fault("a command of the delivery machine failed", error)
         finally:
@@ -143,7 +143,7 @@ class TaskDriver(DriverBase):
             self._wake()
         self._look_at_time()
 
-    def _obey(self, command: c.Command) -> None:  # noqa: C901 - one case for each command
+    def _execute(self, command: c.Command) -> None:  # noqa: C901 - one case for each command
         match command:
             case c.Settle(record):
                 self._shell.settle(record)
@@ -156,7 +156,7 @@ class TaskDriver(DriverBase):
             case c.ForgetFacts(topic):
                 self._cache.drop(topic)
             case c.FreeSends():
-                pass  # _queue wakes all sends that wait
+                pass  # _execute_all wakes all sends that wait
             case c.SendNow():
                 self._shell.send_now()
             case c.TakeBack(behind):
@@ -166,14 +166,14 @@ class TaskDriver(DriverBase):
                 for batch in batches:
                     self._shell.give_up(batch)
             case _:
-                self._start(self._carry_out(command))
+                self._start(self._run(command))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work, name="kafkaguard-recovery")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _carry_out(self, command: c.Command) -> None:
+    async def _run(self, command: c.Command) -> None:
         execution = execution_of(command, self._shell, self.machine, self)
         try:
             found = execution.do()
@@ -183,7 +183,7 @@ class TaskDriver(DriverBase):
             self.fault("a command of the delivery machine failed", error)
             found = execution.if_raised(error)
         if execution.reply is not None:
-            self._queue(execution.reply(found, _now()))
+            self._execute_all(execution.reply(found, _now()))
 
     # --- steps of commands: implements Hands ------------------------------------------
 
@@ -220,7 +220,7 @@ class TaskDriver(DriverBase):
             self._why_not_replaced = None
             commands = self.machine.replaced(_now())
             self.retire()
-        self._queue(commands)
+        self._execute_all(commands)
 
     def retire(self) -> None:
         """Start to close the dead clients in a task, which may take long."""
@@ -228,7 +228,7 @@ class TaskDriver(DriverBase):
 
     def recreated(self) -> None:
         """Report that the client is about to be replaced for a transaction."""
-        self._queue(self.machine.recreated())
+        self._execute_all(self.machine.recreated())
 
     # --- sends that wait --------------------------------------------------------------
 
@@ -253,7 +253,7 @@ class TaskDriver(DriverBase):
             while self.is_held(topic):
                 if self._is_lost(has_asked=has_asked):
                     has_asked = True
-                    self._queue(self.machine.wanted(_now()))
+                    self._execute_all(self.machine.wanted(_now()))
                 elif not await self._changes(deadline):
                     raise self._still_held(topic, limit)
         finally:
@@ -307,14 +307,14 @@ class TaskDriver(DriverBase):
 
     async def stop(self) -> None:
         """Accept no more records, and fail those that the client still holds."""
-        self._queue(self.machine.closing(_now()))
+        self._execute_all(self.machine.closing(_now()))
         if self.pending():
             await self._shell.stop()
 
     async def give_up(self) -> None:
         """Settle all records without an outcome, and end all tasks."""
         why = "the producer was closed before it was confirmed"
-        self._queue(self.machine.give_up(why, _now()))
+        self._execute_all(self.machine.give_up(why, _now()))
         self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
@@ -363,7 +363,7 @@ class TaskDriver(DriverBase):
         try:
             due = self.machine.next_due()
             if due is not None and due <= _now():
-                self._queue(self.machine.tick(_now()))
+                self._execute_all(self.machine.tick(_now()))
                 due = self.machine.next_due()
         except Exception as error:  # noqa: BLE001 - else records would wait forever
             self.fault("a scheduled step of the delivery machine failed", error)
