@@ -60,11 +60,16 @@ def leave_connection() -> None:
     A time limit or Ctrl-C that interrupts py4j between question and answer leaves the
     answer on the connection, where each later question would get the one before's.
     """
-    context = sys.modules.get("pyspark.core.context")
-    gateway = context.SparkContext._gateway if context else None
-    connection = gateway._gateway_client.get_thread_connection() if gateway else None
+    pyspark = sys.modules.get("pyspark.sql")
+    session = pyspark.SparkSession._instantiatedSession if pyspark else None
+    if session is None:
+        return
+    connection = session._jvm._gateway_client.get_thread_connection()
     if connection is not None:
         connection.close()
+    # A new connection has a new thread in Java, where no session is active yet.
+    classes = session._get_j_spark_session_class(session._jvm)
+    classes.setActiveSession(session._jsparkSession)
 
 
 def record_archive() -> None:

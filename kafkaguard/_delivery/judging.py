@@ -175,7 +175,7 @@ class Judge:
         sent = refusal.sent != "never"
         if not sent:
             happened = (
-                "it never left the client (its broker could not be reached, or its "
+                "it never left the client (no broker could be reached for it, or its "
                 "topic is not known): it was not written"
             )
         elif refusal.first_try is None:

@@ -248,6 +248,20 @@ async def test_address_that_takes_no_connection_is_told_as_such(monkeypatch):
 
 
 @pytest.mark.java
+async def test_one_address_may_be_opened_twice_at_once(kafka_cluster):
+    """As any broker, and as the one that has this id."""
+    host, number = kafka_cluster.bootstrap_servers.split(":")
+    cluster = Cluster(Settings(((host, int(number)),)), make)
+    cluster.addresses = {0: (host, int(number))}
+    until = asyncio.get_running_loop().time() + 20
+    opened = await asyncio.gather(
+        cluster.connection(None, until), cluster.connection(0, until)
+    )
+    assert all(each.is_open for each in opened)
+    cluster.close()
+
+
+@pytest.mark.java
 async def test_broker_that_hangs_is_named(kafka_cluster):
     """It has answered before, so nothing is said about its port."""
     host, number = kafka_cluster.bootstrap_servers.split(":")

@@ -271,7 +271,7 @@ class Cluster:
             self._opening[address] = True
             await opened.enter()
         except KafkaGuardError as error:
-            del self._opening[address]
+            self._opening.pop(address, None)
             if (
                 not isinstance(error, ClientNotConnectedError)
                 or not self._is_given(address)
@@ -280,7 +280,7 @@ class Cluster:
                 raise
             text = connection_texts.given_by_the_cluster(error.summary)
             raise self.make(ClientNotConnectedError, text, broker=broker) from error
-        del self._opening[address]
+        self._opening.pop(address, None)
         return opened
 
     def _is_given(self, address: tuple[str, int]) -> bool:
