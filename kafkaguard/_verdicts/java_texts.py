@@ -36,9 +36,11 @@ _NO_ROOM = (
 _CONFIG = r"\bconfig\.ConfigException\b(?:.* for configuration (?P<setting>[\w.]+))?"
 _LOST = (
     r"\bKAFKA_DATA_LOSS\b|Some data may have been lost because they are not available "
-    r"in Kafka any more"
+    r"in Kafka any more|[Ss]ome data may have been missed"
 )
+_MATE = r"was part of a batch which had one more more invalid records"
 _TEXTS: Final[dict[str, type[e.KafkaGuardError]]] = {
+    _MATE: e.BatchMateRefusedError,
     _NO_PARTITION: e.UnknownTopicOrPartitionError,
     _NO_TOPIC: e.ClientMetadataError,
     _NO_ROOM: e.ClientQueueFullError,

@@ -44,6 +44,7 @@ _CODE = re.compile(r"-?\d{1,9}")
 _NUMBERED = re.compile(
     r"\[Error (-?\d{1,9})\]|\bval=(-?\d{1,9})\b|\berror code:? (-?\d{1,9})\b"
 )
+_JAVA_CAUSE = re.compile(r"^Caused by: (.+)$", re.MULTILINE)
 _EXCEPTION = re.compile(r"^(?:[\w$]+\.)*([A-Za-z_]\w*)(?::\s*(.*))?$")
 #: "NAME (code) [place]: words -> ACTION: what to do", the str() of kafkaguard's errors.
 _OWN = re.compile(
@@ -51,6 +52,13 @@ _OWN = re.compile(
     r"(?:: [^\n]*)? -> [A-Z_]+: "
 )
 _BY_NAME = {cls.name: cls for cls in _CLASSES.values() if cls.name not in NAMES}
+_NOTES: dict[type[e.KafkaGuardError], str] = {
+    e.BatchMateRefusedError: (
+        "Java's client does not say which record was refused, and Spark's own sink "
+        "fails with the whole batch: look for rows without a key if the topic is "
+        "compacted, or write with kafkaguard.spark.write() or guard_sink()."
+    ),
+}
 #: The words of clients that refuse a record for its size; no broker has said so.
 _LARGER = "when serialized which is larger than"
 #: Errors whose class says more than their code.
@@ -136,11 +144,14 @@ def _of_java(text: str) -> Found | None:
     if told is None:
         return None
     code = told.error.code
-    return Found(told.error if code is None else code, reported=True)
+    key: Key = told.error if code is None else code
+    return Found(key, reported=True, note=_NOTES.get(told.error))
 
 
 def _of_traceback_or_text(text: str) -> Found | None:
     key = _of_traceback(text) if "Traceback (most" in text else _of_text(text)
+    if key is None:
+        key = _of_java_causes(text)
     if key is None:
         return None
     client = "aiokafka" if key == -1 and _is_of_aiokafka(text) else None
@@ -205,6 +216,12 @@ def _rank(key: Key) -> int:
     if isinstance(key, int):
         return 0 if key >= -1 else 1
     return 2 if key is e.ClientTimeoutError else 1
+
+
+def _of_java_causes(text: str) -> Key | None:
+    """Read the causes in a stack trace of Java, which follows a traceback in Spark."""
+    found = (_of_text(cause) for cause in reversed(_JAVA_CAUSE.findall(text)))
+    return next((key for key in found if key is not None), None)
 
 
 def _of_text(text: str) -> Key | None:

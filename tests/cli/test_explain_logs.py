@@ -70,6 +70,35 @@ def test_every_text_of_javas_is_known():
         assert code == find_error(f"ERROR [Foo] Request failed: {text}. (kafka)").key
 
 
+KAFKA = "org.apache.kafka.common."
+MATE = (
+    "KafkaException: Failed to append record because it was part of a batch which had "
+    "one more more invalid records"
+)
+
+
+@pytest.mark.parametrize(
+    ("cause", "key"),
+    [
+        (f"{KAFKA}errors.UnknownTopicOrPartitionException: This server ...", 3),
+        (
+            f"{KAFKA}errors.TimeoutException: Timed out waiting for a node assignment.",
+            e.ClientTimeoutError,
+        ),
+        (KAFKA + MATE, e.BatchMateRefusedError),
+    ],
+)
+def test_cause_in_javas_stack_trace_after_a_traceback_counts(cause, key):
+    """As a failed job of Spark prints it: Python's frames, then Java's."""
+    text = (
+        'Traceback (most recent call last):\n  File "job.py", line 3, in <module>\n'
+        "py4j.protocol.Py4JJavaError: An error occurred while calling o63.save.\n"
+        ": java.util.concurrent.ExecutionException: failed\n\tat a.B.c(B.java:1)\n"
+        f"Caused by: {cause}\n\tat a.B.c(B.java:1)\n\t... 1 more\n"
+    )
+    assert key == find_error(text).key
+
+
 OURS = [
     e.InvalidRecordKeyError("no key", api="Produce", topic="t", partition=3),
     e.ClientTimeoutError("no answer within 3 s", api="Metadata", broker=1),

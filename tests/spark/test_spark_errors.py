@@ -90,6 +90,25 @@ def test_s05_mates_text_is_explained_as_what_it_is():
     assert error.code == 87
 
 
+@pytest.mark.parametrize(
+    ("name", "action", "written"),
+    [
+        ("UnknownTopicOrPartitionException", Action.CONFIGURE, "no"),
+        ("TimeoutException", Action.RETRY, "no"),
+    ],
+)
+def test_a_failed_read_of_sparks_own_source_is_no_write(name, action, written):
+    """Nothing was sent, so nothing can be in doubt."""
+    text = (
+        "An error occurred while calling o1.count.\n: java.util.concurrent.Execution"
+        "Exception\n\tat org.apache.spark.sql.kafka010.SubscribeStrategy.assigned(x)\n"
+        f"Caused by: {JAVA}{name}: whatever"
+    )
+    error = error_from(RuntimeError(text))
+    assert error.api == "Fetch"
+    assert (action, written) == (error.verdict.action, error.verdict.written)
+
+
 NOT_SENT = "TimeoutException: Topic gone not present in metadata after 60000 ms."
 NO_PARTITION = (
     "TimeoutException: Partition 99 of topic t with partition count 3 is not present in "
@@ -107,6 +126,10 @@ LOST = (
     "[KAFKA_DATA_LOSS.COULD_NOT_READ_OFFSET_RANGE] Some data may have been lost because "
     "they are not available in Kafka any more"
 )
+MISSED = (
+    "java.lang.IllegalStateException: Partition t-0's offset was changed from 500 to 3, "
+    "some data may have been missed."
+)
 
 
 @pytest.mark.parametrize(
@@ -123,6 +146,7 @@ LOST = (
         ),
         (CONFIG, e.ClientConfigurationError, Action.CONFIGURE, "no"),
         (LOST, e.OffsetOutOfRangeError, Action.REJECT, "no"),
+        (MISSED, e.OffsetOutOfRangeError, Action.REJECT, "no"),
     ],
 )
 def test_s09_texts_of_java_say_more_than_their_class(text, expected, action, written):

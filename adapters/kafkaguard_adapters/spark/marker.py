@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaguard import errors as e
 from kafkaguard._common.arguments import wrong_type
+from kafkaguard._verdicts.classification import classify
 from kafkaguard._verdicts.java_texts import java_text
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.spark.verdicts import BY_RULE, NO_PARTITION_OF_A_RECORD
@@ -26,7 +27,11 @@ _MARK = "kafkaguard-error: "
 _LINE = re.compile(re.escape(_MARK) + r"(\{.*\})")
 # Also under another root, as in Databricks: kafkashaded.org.apache.kafka...
 _JAVA = re.compile(r"org\.apache\.kafka\.common\.(?:errors\.)?(\w+)Exception\b")
-_MATE = "was part of a batch which had one more more invalid records"
+# Classes of Spark's own source; its sink has others.
+_SOURCE = re.compile(
+    r"\bkafka010\.(?:\w+Strategy|KafkaOffsetReader|KafkaRelation|KafkaBatch|"
+    r"KafkaMicroBatch|KafkaContinuous|consumer\.)"
+)
 # Java's classes whose names differ from the names of codes. Its client raises a
 # TimeoutException if metadata or an answer does not arrive.
 _JAVA_NAMES = {
@@ -38,6 +43,11 @@ _JAVA_NAMES = {
     "TopicAuthorization": e.TopicAuthorizationFailedError,
 }
 _SAID: dict[type[e.KafkaGuardError], str] = {
+    e.BatchMateRefusedError: (
+        "the broker refused another record of the same batch, and Spark's own sink "
+        "does not say which one: look for rows without a key if the topic is "
+        "compacted, or write with kafkaguard.spark.write() or guard_sink()"
+    ),
     e.UnknownTopicOrPartitionError: (
         "the column partition has a number that the topic does not have; the record "
         "was not sent"
@@ -136,21 +146,29 @@ def _marked(text: str) -> e.KafkaGuardError | None:
 
 def _of_java(text: str) -> e.KafkaGuardError | None:
     """Translate an exception of Spark's own sink, by the end of its class name."""
-    if _MATE in text:
-        return errors.make(
-            e.BatchMateRefusedError,
-            "the broker refused another record of the same batch",
-            code=e.InvalidRecordError.code,
-            api="Produce",
-        )
     if told := java_text(text):
         setting = told.place.pop("setting", None)
         said = _SAID[told.error].format(setting=setting or "a setting")
         verdict = _VERDICTS.get(told.error)
         api = "Fetch" if told.error is e.OffsetOutOfRangeError else "Produce"
+        if told.error is e.BatchMateRefusedError:
+            told.place["code"] = e.InvalidRecordError.code
         return errors.make(told.error, said, api=api, verdict=verdict, **told.place)
     for name in _JAVA.findall(text):
         cls = _JAVA_NAMES.get(name) or getattr(e, f"{name}Error", None)
         if cls is not None:
-            return errors.make(cls, api="Produce")
+            return _of_source(cls) if _SOURCE.search(text) else _of_sink(cls)
     return None
+
+
+def _of_sink(cls: type[e.KafkaGuardError]) -> e.KafkaGuardError:
+    return errors.make(cls, api="Produce")
+
+
+def _of_source(cls: type[e.KafkaGuardError]) -> e.KafkaGuardError:
+    """Make the error of a read; its topics were asked for just now."""
+    is_absent = cls is e.UnknownTopicOrPartitionError
+    verdict = classify(cls(), api="Fetch", phase="enqueue" if is_absent else None)
+    return errors.make(
+        cls, "Spark's source could not read", api="Fetch", verdict=verdict
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from itertools import product
+from textwrap import shorten
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -151,13 +152,16 @@ def _find(text: str) -> Found:
         raise Problem(f"there is nothing to explain. {_USAGE}")
     near = nearest_name(text.strip()) if len(text) < _LONG else None
     hint = f" Did you mean {near}?" if near else ""
-    shown = "".join(c if c.isprintable() else "?" for c in text.strip()[-60:])
+    last = text.strip().splitlines()[-1].strip()
+    shown = "".join(c if c.isprintable() else "?" for c in shorten(last, _SHOWN))
     raise Problem(f"no Kafka error found in {shown!r}.{hint} {_USAGE}")
 
 
 #: Longer than any traceback; the rest of a longer input is not read.
 _MOST_BYTES = 4_000_000
 _LONG = 100
+#: How much of a text without a Kafka error is shown.
+_SHOWN = 100
 #: The allowed share of invalid characters, such as in a log of another encoding.
 _MOST_STRAY = 0.1
 _USAGE = (
