@@ -64,7 +64,7 @@ def test_a_partition_that_is_not_there_keeps_the_clients_code(
             except KafkaException as error:
                 told.append(error.args[0])
             producer.flush(30)
-    assert [KafkaError._UNKNOWN_PARTITION] * 2 == [each.code() for each in told]
+    assert [each.code() for each in told] == [KafkaError._UNKNOWN_PARTITION] * 2
 
 
 def test_b75_a_full_queue_is_waited_for(kafka_cluster, kafka_topic):
