@@ -38,6 +38,11 @@ _LOST = (
     r"\bKAFKA_DATA_LOSS\b|Some data may have been lost because they are not available "
     r"in Kafka any more|[Ss]ome data may have been missed"
 )
+#: What to do where Java's client does not say which record of a batch was refused.
+FIND_REFUSED: Final = (
+    "look for rows without a key if the topic is compacted, or write with "
+    "kafkaguard.spark.write() or guard_sink()"
+)
 _MATE = r"was part of a batch which had one more more invalid records"
 _TEXTS: Final[dict[str, type[e.KafkaGuardError]]] = {
     _MATE: e.BatchMateRefusedError,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from kafkaguard import errors as e
 from kafkaguard._common.closest import closest
 from kafkaguard._verdicts.apis import API_KEYS
-from kafkaguard._verdicts.java_texts import java_text
+from kafkaguard._verdicts.java_texts import FIND_REFUSED, java_text
 from kafkaguard._verdicts.signals import CONDITIONS, PYTHON, TEXTS
 from kafkaguard.cli.log_lines import key_of_line, other_protocol
 from kafkaguard.errors import BY_CODE
@@ -55,8 +55,7 @@ _BY_NAME = {cls.name: cls for cls in _CLASSES.values() if cls.name not in NAMES}
 _NOTES: dict[type[e.KafkaGuardError], str] = {
     e.BatchMateRefusedError: (
         "Java's client does not say which record was refused, and Spark's own sink "
-        "fails with the whole batch: look for rows without a key if the topic is "
-        "compacted, or write with kafkaguard.spark.write() or guard_sink()."
+        f"fails with the whole batch: {FIND_REFUSED}."
     ),
 }
 #: The words of clients that refuse a record for its size; no broker has said so.

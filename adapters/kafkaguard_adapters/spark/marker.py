@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from kafkaguard import errors as e
 from kafkaguard._common.arguments import wrong_type
 from kafkaguard._verdicts.classification import classify
-from kafkaguard._verdicts.java_texts import java_text
+from kafkaguard._verdicts.java_texts import FIND_REFUSED, java_text
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.spark.verdicts import BY_RULE, NO_PARTITION_OF_A_RECORD
 
@@ -45,8 +45,7 @@ _JAVA_NAMES = {
 _SAID: dict[type[e.KafkaGuardError], str] = {
     e.BatchMateRefusedError: (
         "the broker refused another record of the same batch, and Spark's own sink "
-        "does not say which one: look for rows without a key if the topic is "
-        "compacted, or write with kafkaguard.spark.write() or guard_sink()"
+        f"does not say which one: {FIND_REFUSED}"
     ),
     e.UnknownTopicOrPartitionError: (
         "the column partition has a number that the topic does not have; the record "
@@ -157,12 +156,9 @@ def _of_java(text: str) -> e.KafkaGuardError | None:
     for name in _JAVA.findall(text):
         cls = _JAVA_NAMES.get(name) or getattr(e, f"{name}Error", None)
         if cls is not None:
-            return _of_source(cls) if _SOURCE.search(text) else _of_sink(cls)
+            is_read = _SOURCE.search(text) is not None
+            return _of_source(cls) if is_read else errors.make(cls, api="Produce")
     return None
-
-
-def _of_sink(cls: type[e.KafkaGuardError]) -> e.KafkaGuardError:
-    return errors.make(cls, api="Produce")
 
 
 def _of_source(cls: type[e.KafkaGuardError]) -> e.KafkaGuardError:
