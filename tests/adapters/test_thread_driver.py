@@ -454,9 +454,13 @@ class TestDeath:
     def test_what_was_on_its_way_is_in_doubt_and_locked_out(self, build):
         """It is never sent again."""
         client, driver = build()
+        hear_out, waits = client.hear_out, threading.Event()
+        # As a shell does, it ends when nothing is on its way any more.
+        client.hear_out = lambda until: (waits.wait(LONG_S), hear_out(until))
         batch = client.send("t", (b"a", b"1"))
         client.died(UnknownError("dead"), Place("t", 0))
         client.refuse(batch, UnknownError(), blame="client", sent="maybe")
+        waits.set()
         assert outcomes(client, driver, batch) == ["in_doubt"]
         until(lambda: "succeed" in client.calls)
         assert client.locked_out is batch
