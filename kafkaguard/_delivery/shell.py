@@ -173,7 +173,18 @@ class ProducerShell(Shell, Protocol):
         """Report at once the batch of a record whose failure the client knows."""
 
     def attach(self, token: Any, record: Record) -> None:
-        """Connect the application's future with a record; the lock is held."""
+        """Let the application's future of a failed record wait for the guard.
+
+        Called while the driver holds its lock, for a record without an outcome; also
+        for one that ``send`` has just refused, and that may have its outcome.
+        """
+
+    def settle(self, record: Record) -> None:
+        """Complete the application's future of a record that has its outcome.
+
+        Called while the driver holds its lock. ``attach`` was not called for a record
+        that had its outcome at its first failure.
+        """
 
     def is_own_thread(self) -> bool:
         """Return whether this is called in the client's own thread."""

@@ -177,6 +177,10 @@ class Client:
         """Keep a record for its token."""
         self.records[token] = record
 
+    def settle(self, record):
+        """Keep a record that had its outcome at once."""
+        self.records[record.first_token] = record
+
     def is_own_thread(self):
         """As a test says."""
         return self.is_own

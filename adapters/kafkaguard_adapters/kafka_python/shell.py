@@ -490,8 +490,15 @@ class KafkaPythonShell(Heard):
                 moving.give_up(batch.producer, batch.source, error)
 
     def attach(self, token: Any, record: Record) -> None:
-        """Attach the guard's record to the client's future, for the guarded future."""
+        """Let the guarded future read the outcome from the guard's record."""
         moving.attach(token, record)
+
+    def settle(self, record: Record) -> None:
+        """Do the same for a record that had its outcome at its first failure.
+
+        The guarded future reads the outcome of every other record already.
+        """
+        moving.attach(record.first_token, record)
 
     def is_own_thread(self) -> bool:
         """Return whether the caller is the client's own thread."""

@@ -164,7 +164,7 @@ class ThreadDriver(DriverBase):
         self.watch.look()
 
     def _settle(self, record: Record) -> None:
-        self._shell.attach(record.first_token, record)
+        self._shell.settle(record)
         for call in record.shell or ():
             self.outside.put(call)
 
