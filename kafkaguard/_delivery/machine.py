@@ -765,7 +765,7 @@ class DeliveryMachine:
         It has committed or aborted the transaction, or an error has told it that the
         transaction is over. So the failures of its records count as seen.
         """
-        self._books.look()
+        self._books.mark_seen()
         self._fates.transaction_failure = None
         self._fates.has_hole = False
 

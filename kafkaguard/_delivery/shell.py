@@ -169,7 +169,7 @@ class ProducerShell(Shell, Protocol):
     def await_batches(self, batches: Sequence[Batch], deadline: float) -> None:
         """Wait until the client has reported batches, or until monotonic seconds."""
 
-    def look(self, token: Hashable) -> None:
+    def report_early(self, token: Hashable) -> None:
         """Report at once the batch of a record whose failure the client knows."""
 
     def attach(self, token: Any, record: Record) -> None:
@@ -231,7 +231,7 @@ class AwaitedShell(Shell, Protocol):
     def note_seen(self) -> None:
         """Record which failures the application has checked."""
 
-    def note_told(self) -> None:
+    def note_reported(self) -> None:
         """Record that a report has contained all failures until now."""
 
     async def ask_size_limit(self, topic: str) -> int | None:

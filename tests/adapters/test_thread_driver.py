@@ -169,7 +169,7 @@ class Client:
         """Note which are waited for."""
         self.calls.append(("await", len(batches)))
 
-    def look(self, token):
+    def report_early(self, token):
         """Note that somebody looks at a record."""
         self.calls.append(("look", token))
 

@@ -664,7 +664,7 @@ class ConfluentShell(Heard):
             lambda: all(batch.ended is not None for batch in batches), deadline
         )
 
-    def look(self, token: Any) -> None:
+    def report_early(self, token: Any) -> None:
         """Do nothing: all that is known was reported."""
 
     def is_own_thread(self) -> bool:

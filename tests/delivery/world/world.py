@@ -296,8 +296,8 @@ class World:
     def began(self, batch: Batch) -> None:
         """The client's listener: a batch has begun."""
         self.machine.began(batch)
-        if batch.next_look < self._ticks_at:
-            self._tick_at(batch.next_look)
+        if batch.next_check < self._ticks_at:
+            self._tick_at(batch.next_check)
 
     def accepted(self, batch: Batch) -> None:
         """The client's listener: all records of a batch were accepted."""
