@@ -147,7 +147,7 @@ class Shell(Protocol):
     def answers(self, batches: Sequence[Batch]) -> Mapping[Batch, Answer]:
         """Return the late answers to batches that were given up."""
 
-    def may_pass(self, error: BaseException) -> bool:
+    def may_build_later(self, error: BaseException) -> bool:
         """Return whether building a successor may succeed later, after this error."""
 
 
@@ -202,7 +202,7 @@ class ProducerShell(Shell, Protocol):
         """Build a successor and use it; then ``listen`` reports its batches.
 
         Raises:
-            Exception: It cannot be built; ``may_pass`` says whether it may be later.
+            Exception: It cannot be built; see ``may_build_later``.
         """
 
     def retire(self) -> None:
@@ -247,7 +247,7 @@ class AwaitedShell(Shell, Protocol):
         """Build a successor and use it; then ``listen`` reports its batches.
 
         Raises:
-            Exception: It cannot be built; ``may_pass`` says whether it may be later.
+            Exception: It cannot be built; see ``may_build_later``.
         """
 
     async def retire(self) -> None:

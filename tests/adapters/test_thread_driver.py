@@ -225,7 +225,7 @@ class Client:
         """Close what has a successor."""
         self._do("retire")
 
-    def may_pass(self, error):
+    def may_build_later(self, error):
         """A lost connection does."""
         return isinstance(error, OSError)
 

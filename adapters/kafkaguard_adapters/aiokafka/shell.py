@@ -356,7 +356,7 @@ class AIOKafkaShell(Heard):
         while self._retired:
             await self._close(self._retired.pop())
 
-    def may_pass(self, error: BaseException) -> bool:
+    def may_build_later(self, error: BaseException) -> bool:
         """Return whether building a producer may succeed later."""
         return isinstance(error, OSError) or bool(getattr(error, "retriable", False))
 

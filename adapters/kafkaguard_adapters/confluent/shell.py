@@ -538,7 +538,7 @@ class ConfluentShell(Heard):
         while self._retired:
             self._close(self._retired.pop())
 
-    def may_pass(self, error: BaseException) -> bool:
+    def may_build_later(self, error: BaseException) -> bool:
         """Return whether building a producer may succeed later."""
         return isinstance(error, OSError)
 

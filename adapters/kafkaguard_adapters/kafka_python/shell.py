@@ -409,7 +409,7 @@ class KafkaPythonShell(Heard):
         while self._retired:
             _close(self._retired.pop())
 
-    def may_pass(self, error: BaseException) -> bool:
+    def may_build_later(self, error: BaseException) -> bool:
         """Return whether building a producer may succeed later, after this error."""
         return isinstance(error, (RetriableError, OSError))
 

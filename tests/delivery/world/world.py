@@ -453,7 +453,7 @@ class World:
                 self.machine.not_replaced(
                     KafkaConnectionError("no broker"),
                     now,
-                    may_pass=self.rng.random() < 0.8,
+                    may_build_later=self.rng.random() < 0.8,
                     awaited=bool(self._blocked),
                 )
             )

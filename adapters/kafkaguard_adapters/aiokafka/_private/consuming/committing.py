@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from aiokafka.errors import KafkaError
 from aiokafka.protocol.commit import OffsetCommitRequest
 
-from kafkaguard._consuming.commits import may_pass
+from kafkaguard._consuming.commits import may_continue
 from kafkaguard_adapters.aiokafka.errors import errors
 from kafkaguard_adapters.consuming import refused_commits
 from kafkaguard_adapters.consuming.refused_commits import everywhere
@@ -118,7 +118,7 @@ class Committing:
         except KafkaError as error:
             refused = attempt.refused or everywhere(errors, offsets, error)
             self._report(refused)
-            if not may_pass(refused):  # a transient error must not end the client
+            if not may_continue(refused):  # a transient error must not end the client
                 raise
         finally:
             _ATTEMPT.reset(token)
