@@ -295,7 +295,7 @@ class AIOKafkaShell(Heard):
             if isinstance(batch, SourceBatch) and batch.late is not None
         }
 
-    async def succeed(self, locking_out: Batch | None) -> None:
+    async def put_successor_in_use(self, locking_out: Batch | None) -> None:
         """Build a replacement producer and put it in use.
 
         With the dead producer's id and a newer epoch, it fences the requests that are

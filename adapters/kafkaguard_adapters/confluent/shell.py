@@ -499,7 +499,7 @@ class ConfluentShell(Heard):
         """Return no answers: this client reports none for a batch given up."""
         return {}
 
-    def succeed(self, locking_out: Batch | None) -> None:  # noqa: ARG002 - librdkafka cannot take over a producer id
+    def put_successor_in_use(self, locking_out: Batch | None) -> None:  # noqa: ARG002 - librdkafka cannot take over a producer id
         """Build a replacement producer and put it in use."""
         self._put_in_use(self.builder.build())
 

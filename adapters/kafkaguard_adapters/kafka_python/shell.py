@@ -358,7 +358,7 @@ class KafkaPythonShell(Heard):
             return None
         return self._dying.acked.get(batch.source.topic_partition, -1)
 
-    def succeed(self, locking_out: Batch | None) -> None:
+    def put_successor_in_use(self, locking_out: Batch | None) -> None:
         """Build a successor and put it in use.
 
         Args:

@@ -249,7 +249,7 @@ class ThreadDriver(DriverBase):
     def replace(self, locking_out: Batch | None) -> None:
         """Build a successor, and report success or failure to the machine."""
         try:
-            self._shell.succeed(locking_out)
+            self._shell.put_successor_in_use(locking_out)
         except BaseException as error:  # noqa: BLE001 - the machine decides about it
             self._report_fact(self._not_replaced, error)
         else:

@@ -213,7 +213,7 @@ class TaskDriver(DriverBase):
     async def replace(self, locking_out: Batch | None) -> None:
         """Build a successor, and report success or failure to the machine."""
         try:
-            await self._shell.succeed(locking_out)
+            await self._shell.put_successor_in_use(locking_out)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the machine decides
             commands = self._not_replaced(error)
         else:
