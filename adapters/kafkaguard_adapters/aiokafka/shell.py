@@ -34,7 +34,7 @@ from kafkaguard_adapters.aiokafka.batches import (
     settle_whole,
 )
 from kafkaguard_adapters.aiokafka.errors import errors
-from kafkaguard_adapters.producing.listening import Heard
+from kafkaguard_adapters.producing.reporting import ReportingShell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -76,7 +76,7 @@ class Gate(moving.Gate, Protocol):
         """Return the error of a dead letter that the client did not accept."""
 
 
-class AIOKafkaShell(Heard):
+class AIOKafkaShell(ReportingShell):
     """The ``AwaitedShell`` of an ``AIOKafkaProducer``.
 
     Args:
@@ -177,7 +177,7 @@ class AIOKafkaShell(Heard):
             if batch.whole is None:
                 # Not 0 if the producer had the batch before it was guarded.
                 batch.before = source.record_count
-            self._began(batch)
+            self._report_began(batch)
         except Exception as error:  # noqa: BLE001 - it must not fail a send
             self._fault("a batch could not be tracked; it is sent", error)
             return None
@@ -189,7 +189,7 @@ class AIOKafkaShell(Heard):
         self._open.pop(batch, None)
         if batch.whole is not None:
             settle_whole(batch.whole, batch.source.future.result(), None)
-        self._accepted(batch)
+        self._report_accepted(batch)
 
     def batch_failed(self, batch: SourceBatch, cause: BaseException) -> None:
         """Report that a batch has failed; first, that its producer died, if so."""
@@ -204,7 +204,7 @@ class AIOKafkaShell(Heard):
                 self._unheard.append(batch)
             if batch.whole is not None:
                 batch.whole.left = sum(isinstance(r.token, Slot) for r in refusals)
-            self._failed(batch, refusals)
+            self._report_failed(batch, refusals)
         except Exception as error:  # noqa: BLE001 - the client's sender must not end
             self._fault("a batch could not be tracked", error)
             self._fail_bluntly(batch, cause)
@@ -257,7 +257,7 @@ class AIOKafkaShell(Heard):
         self.death = cause
         if not self.is_transactional:
             moving.silence(producer)
-        self._died(cause, where)
+        self._report_died(cause, where)
         self._in_use(producer)
 
     def shut(self) -> None:

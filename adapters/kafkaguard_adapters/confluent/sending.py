@@ -131,15 +131,15 @@ class Sending:
             window.value_hashes[index] = value_hash
             try:
                 if headers is not None or timestamp:
-                    report = Ticket(window, index, call, headers, timestamp)
+                    on_delivery = Ticket(window, index, call, headers, timestamp)
                 elif call is None:
-                    report = window.report
+                    on_delivery = window.on_delivery
                 else:
-                    known, report = window.chained
+                    known, on_delivery = window.chained
                     if call is not known:
-                        report = window.chain(call)
+                        on_delivery = window.chain(call)
                 shell.produce(
-                    topic, value, key, partition, report, None, timestamp, headers
+                    topic, value, key, partition, on_delivery, None, timestamp, headers
                 )
             except Exception as error:  # noqa: BLE001 - raised again, unless handled
                 window.void(index)
@@ -357,10 +357,10 @@ class Sending:
         topic, value, key, partition, call, timestamp, headers = record
         window, index = self.take_place(topic)
         window.mark(index, key, value)
-        report = Ticket(window, index, call, headers, timestamp)
+        on_delivery = Ticket(window, index, call, headers, timestamp)
         try:
             self.shell.produce(
-                topic, value, key, partition, report, None, timestamp, headers
+                topic, value, key, partition, on_delivery, None, timestamp, headers
             )
         except Exception:
             window.void(index)
