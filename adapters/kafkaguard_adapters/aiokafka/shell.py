@@ -34,6 +34,7 @@ from kafkaguard_adapters.aiokafka.batches import (
     settle_whole,
 )
 from kafkaguard_adapters.aiokafka.errors import errors
+from kafkaguard_adapters.producing.null_keys import LetterCheck
 from kafkaguard_adapters.producing.reporting import ReportingShell
 
 if TYPE_CHECKING:
@@ -59,18 +60,11 @@ _POLL_S = 0.01
 _SEQUENCE_ERRORS = frozenset({45, 47, 59})
 
 
-class Gate(moving.Gate, Protocol):
+class Gate(moving.Gate, LetterCheck, Protocol):
     """The checks of ``send`` before a record is added to a batch."""
 
     async def wait_for_room(self, topic: str) -> None:
         """Wait until a record that waited for room may be added."""
-
-    async def check_letter(self, topic: str, key: bytes | None) -> None:
-        """Refuse a dead letter without a key for a compacted topic.
-
-        Raises:
-            InvalidRecordKeyError: The topic is compacted and the key is missing.
-        """
 
     def not_sent(self, error: Exception, topic: str) -> Exception:
         """Return the error of a dead letter that the client did not accept."""

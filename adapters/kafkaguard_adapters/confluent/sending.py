@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from confluent_kafka import KafkaException, Message
 
 from kafkaguard._delivery.facts import Place, Raw
-from kafkaguard._delivery.judging import MESSAGE_TOO_LARGE, add_words
+from kafkaguard._delivery.judging import MESSAGE_TOO_LARGE
 from kafkaguard.errors import (
     ClientClosedError,
     ClientQueueFullError,
@@ -230,7 +230,7 @@ class Sending:
             self._refused(error, record)
         return error is not None
 
-    def check(self, topic: str, key: bytes | None) -> None:
+    def check_letter(self, topic: str, key: bytes | None) -> None:
         """Refuse a dead letter without a key for a compacted topic.
 
         Raises:
@@ -377,12 +377,7 @@ def _bytes(error: KafkaGuardError, record: Arguments) -> Raw | None:
             record.timestamp or None,
         )
     except (TypeError, ValueError) as failure:
-        # The text of the failure is left out: it may contain the record.
-        add_words(
-            error,
-            "no dead letter was sent: the record's bytes could not be read "
-            f"({type(failure).__name__})",
-        )
+        told.add_unreadable(error, failure)
         return None
 
 

@@ -13,7 +13,7 @@ import threading
 import time
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.cimpl import Producer  # confluent_kafka.Producer may be replaced
@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.building import Builder
     from kafkaguard_adapters.confluent.callbacks import Callbacks
     from kafkaguard_adapters.confluent.producer_settings import ProducerSettings
+    from kafkaguard_adapters.producing.null_keys import LetterCheck
 
 #: Records in a topic's first window, and in the largest.
 SMALL, LARGE = 64, 1024
@@ -75,17 +76,6 @@ SUPPRESSED_S = 30.0
 _UNKNOWN_PARTITION = KafkaError._UNKNOWN_PARTITION  # noqa: SLF001 - a documented constant
 _now = time.monotonic
 _log = logging.getLogger("kafkaguard.producer")
-
-
-class Letters(Protocol):
-    """The check that ``produce`` makes, for dead letters."""
-
-    def check(self, topic: str, key: bytes | None) -> None:
-        """Refuse a missing key for a compacted topic: it would fail the whole batch.
-
-        Raises:
-            InvalidRecordKeyError: The topic is compacted and the key is missing.
-        """
 
 
 class ConfluentShell(ReportingShell):
@@ -154,7 +144,7 @@ class ConfluentShell(ReportingShell):
         #: The client's errors that the last poll has brought; see :meth:`hear_errors`.
         self.unread: Collection[Any] = () if log is None else log.unread
 
-    def use(self, machine: DeliveryMachine, letters: Letters) -> None:
+    def use(self, machine: DeliveryMachine, letters: LetterCheck) -> None:
         """Connect the shell with the machine and with the check of dead letters.
 
         Args:
@@ -549,7 +539,7 @@ class ConfluentShell(ReportingShell):
         topic, raw = record.place.topic, record.raw
         assert raw is not None
         if record.is_letter:
-            self._letters.check(topic, raw.key)
+            self._letters.check_letter(topic, raw.key)
         with self._lock:
             if topic not in self._again:
                 self._again_window(topic)  # so no flush begins from now on

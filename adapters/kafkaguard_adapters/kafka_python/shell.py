@@ -23,6 +23,7 @@ from kafkaguard_adapters.kafka_python.batches import LoneRecord, SourceBatch
 from kafkaguard_adapters.kafka_python.errors import errors
 from kafkaguard_adapters.kafka_python.future import record_of
 from kafkaguard_adapters.producing import told
+from kafkaguard_adapters.producing.null_keys import LetterCheck
 from kafkaguard_adapters.producing.reporting import ReportingShell
 from kafkaguard_adapters.wire.io_thread import run
 
@@ -49,15 +50,8 @@ _POLL_S = 0.01
 _ESTIMATE_BYTES = 21
 
 
-class LetterRules(Protocol):
+class LetterRules(LetterCheck, Protocol):
     """The checks and errors of ``send``, for dead letters."""
-
-    def check(self, topic: str, key: Any) -> None:
-        """Check a dead letter for a null key, which would fail its whole batch.
-
-        Raises:
-            InvalidRecordKeyError: The key is missing and the topic is compacted.
-        """
 
     def follow(self, producer: Any) -> None:
         """Check the records of a client that is put in use."""
@@ -431,7 +425,7 @@ class KafkaPythonShell(ReportingShell):
         topic, raw = record.place.topic, record.raw
         assert raw is not None
         if record.is_letter:
-            self._letters.check(topic, raw.key)
+            self._letters.check_letter(topic, raw.key)
         while True:
             producer = self.producer
             try:
