@@ -49,9 +49,20 @@ def refusals(batch, code, blame="unknown", **more):
     ]
 
 
-def kinds(commands):
-    """Return the kinds of commands."""
-    return [type(command) for command in commands]
+def resent(machine, batch, **more):
+    """Refuse a batch, and have its records handed over; return them and their batch."""
+    machine.failed(batch, refusals(batch, 19, **more), 0.0)
+    [send] = [told for told in machine.held("t", 0.0) if isinstance(told, c.Send)]
+    again = Items(HERE, (0, 1), 31.0)
+    again.items = [Item(record.raw, is_new=False) for record in send.records]
+    machine.began(again)
+    return send.records, again
+
+
+def only(kind, commands):
+    """Return the only command of a kind."""
+    [command] = [each for each in commands if isinstance(each, kind)]
+    return command
 
 
 class TestBatches:
@@ -87,6 +98,81 @@ class TestBatches:
         assert c.HoldSends("t") in machine.failed(batch, refusals(batch, 19), 0.0)
         assert machine.pending() == 1
 
+    def test_what_comes_too_late_is_told_as_it_came(self):
+        """The broker's answer goes before the time that is over."""
+        machine = machine_of()
+        batch = begun(machine)
+        told = machine.failed(batch, refusals(batch, 87, "record"), 99.0)
+        assert only(c.Settle, told).record.outcome.error.code == 87
+
+
+class TestSentAgain:
+    """Records that are handed over once more."""
+
+    def test_the_sends_are_freed_with_the_last_outcome(self):
+        """No time is waited for."""
+        machine = machine_of()
+        records, again = resent(machine, begun(machine))
+        assert machine.sent("t", again.items, 0.0) == [c.SendNow()]
+        told = machine.accepted(again, 0.0)
+        assert told == [c.Settle(records[0]), c.FreeSends("t")]
+
+    def test_a_client_that_does_not_take_one_is_told(self):
+        """The record keeps its first error."""
+        machine = machine_of()
+        resent(machine, begun(machine))
+        told = machine.sent("t", [OSError("full")], 0.0)
+        error = only(c.Settle, told).record.outcome.error
+        assert error.code == 19
+        assert str(error).startswith("NOT_ENOUGH_REPLICAS (19)")
+        assert "it could not be sent again: full" in str(error)
+
+    def test_one_that_has_no_answer_at_the_end_is_in_doubt(self):
+        """Its error says whose it is."""
+        machine = machine_of()
+        _, again = resent(machine, begun(machine))
+        machine.sent("t", again.items, 0.0)
+        outcome = only(c.Settle, machine.give_up("closed", 1.0)).record.outcome
+        error = outcome.error
+        assert outcome.ending == "in_doubt"
+        assert (error.api, error.topic, error.partition) == ("Produce", "t", 0)
+
+
+class TestLetters:
+    """Dead letters."""
+
+    def letter(self, machine, batch):
+        """Refuse the first record of a batch, and have its dead letter handed over."""
+        refused, *others = refusals(batch, 87, "record")
+        others = [Refusal(o.token, o.index, o.cause, "mate", o.sent) for o in others]
+        machine.failed(batch, [refused, *others], 0.0)
+        send = only(c.Send, machine.size_limit("t.dlq", None, 0.0))
+        return send.records[0]
+
+    def test_a_delivered_one_is_told_with_its_place(self):
+        """An event, and the record's outcome."""
+        machine = machine_of(PlainPolicy(on_reject="dead_letter"))
+        letter = self.letter(machine, begun(machine))
+        batch = Items(Place("t.dlq", 3), (0, 1), 31.0)
+        batch.items, batch.base_offset = [Item(letter.raw, is_new=False)], 40
+        machine.began(batch)
+        machine.sent("t.dlq", batch.items, 0.0)
+        told = machine.accepted(batch, 0.0)
+        event = only(c.Tell, told).event
+        assert (event.error, event.dead_letter_topic) == ("INVALID_RECORD", "t.dlq")
+        assert event.context.topic == "t"
+        outcome = only(c.Settle, told).record.outcome
+        assert outcome.ending == "dead_lettered"
+        assert "in topic t.dlq, partition 3, offset 40" in str(outcome.error)
+
+    def test_the_end_settles_all_that_is_open(self):
+        """A record whose dead letter is away, and those that wait behind it."""
+        machine = machine_of(PlainPolicy(on_reject="dead_letter"))
+        self.letter(machine, begun(machine, 3))
+        told = machine.give_up("closed", 1.0)
+        settled = [each for each in told if isinstance(each, c.Settle)]
+        assert (len(settled), machine.pending()) == (3, 0)
+
 
 class TestRejects:
     """Records that are refused for good."""
@@ -115,6 +201,25 @@ def test_a_machine_that_gave_up_holds_no_send_and_builds_no_client():
     assert c.FreeSends(None) in machine.give_up("closed", 1.0)
     assert not machine.holds
     assert not machine.died(IllegalStateError(), None, 2.0)
+
+
+def judged(code, blame, sent, *, alone=False, **more):
+    """Judge a refusal by its code."""
+    refusal = Refusal(None, 0, for_code(code)(), blame, sent, **more)
+    return Judge(traits(), PlainErrors()).judge(refusal, RefusalFacts(HERE, 1, alone))
+
+
+def test_a_record_that_failed_alone_is_not_innocent():
+    """Whatever the answer is, it is about this record."""
+    assert judged(19, "unknown", "answered").innocent
+    assert not judged(19, "unknown", "answered", alone=True).innocent
+
+
+def test_what_ends_all_is_told_of_records_that_never_left():
+    """One that was sent without an answer may be written all the same."""
+    assert judged(90, "client", "never").error.code == 90
+    assert judged(90, "client", "maybe").error.verdict.action is Action.IN_DOUBT
+    assert not judged(90, "client", "never").unsent
 
 
 @pytest.mark.parametrize(

@@ -160,6 +160,18 @@ NONE = frozenset()
             {"delivery.timeout.ms": 300_000},
             {"client-outlasts-policy"},
         ),
+        (
+            {"deadline": 121},
+            "producer",
+            {"delivery.timeout.ms": 300_000},
+            {"client-outlasts-policy"},
+        ),
+        (
+            {"deadline": 121},
+            "producer",
+            {"transactional.id": "t", "transaction.timeout.ms": 60_000},
+            {"coordinator-aborts-first"},
+        ),
         # What blocks beside the deadline.
         ({"deadline": 60}, "producer", {"max.block.ms": 59_999}, NONE),
         (
