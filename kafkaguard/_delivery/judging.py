@@ -185,8 +185,7 @@ class Judge:
             )
         else:
             happened = "it was sent and got no answer: it may have been written"
-        context: dict[str, Any] = {"idempotent": False}
-        context["transactional"] = self._traits.transactional
+        context: dict[str, Any] = {"transactional": self._traits.transactional}
         if not sent:
             context["phase"] = "enqueue"
         return self._errors.translate(
@@ -288,7 +287,6 @@ class Judge:
         context: dict[str, Any] = {
             "null_key": refusal.null_key,
             "facts": known.facts if is_vague else None,
-            "idempotent": False,
             "transactional": self._traits.transactional,
         }
         if (
@@ -302,7 +300,7 @@ class Judge:
     def _translated(self, refusal: Refusal, known: RefusalFacts) -> KafkaGuardError:
         if isinstance(refusal.cause, KafkaGuardError):
             return refusal.cause
-        context = {"transactional": self._traits.transactional, "idempotent": False}
+        context = {"transactional": self._traits.transactional}
         return self._errors.translate(refusal.cause, context=context, **_place(known))
 
     def not_taken(self, why: BaseException, record: Record) -> KafkaGuardError:
