@@ -278,7 +278,7 @@ class Fates:
     # --- dead letters -----------------------------------------------------------------
 
     def _set_aside(self, record: Record, error: KafkaGuardError, now: float) -> None:
-        why = self._why_no_letter(record, error)
+        why = self._claim_letter(record, error)
         if why is not None:
             if record.raw is not None or record.batch is not None:
                 add_words(error, f"no dead letter was sent: {why}")
@@ -298,7 +298,8 @@ class Fates:
         else:
             self.ask_size(letter)
 
-    def _why_no_letter(self, record: Record, error: KafkaGuardError) -> str | None:
+    def _claim_letter(self, record: Record, error: KafkaGuardError) -> str | None:
+        """Count a dead letter; if there is none, count nothing and return the reason."""
         if self._is_closed:
             return _CLOSED
         if record.raw is None:
@@ -309,7 +310,7 @@ class Fates:
                 "dead_letter.topic is the record's own topic, which would refuse it "
                 "again: name another topic"
             )
-        return self._books.letters.beyond(self._policy.dead_letter.limit, record)
+        return self._books.letters.count_letter(self._policy.dead_letter.limit, record)
 
     def _may_go_without_time(
         self, letter: Record, error: KafkaGuardError, now: float
