@@ -64,7 +64,7 @@ class Fates:
         shorten: Called with a batch whose records are all settled.
 
     Attributes:
-        attempts: The policy's attempts and waits.
+        attempts: The policy's attempts and waits; the machine sets it.
         open: The records that are not settled.
         transaction_failure: The first failure of a record of a transaction that is not
             only the failure of its batch, if there is one.
@@ -299,7 +299,7 @@ class Fates:
             self.ask_size(letter)
 
     def _claim_letter(self, record: Record, error: KafkaGuardError) -> str | None:
-        """Count a dead letter; if there is none, count nothing and return the reason."""
+        """Count a dead letter; if there can be none, return why, and count nothing."""
         if self._is_closed:
             return _CLOSED
         if record.raw is None:

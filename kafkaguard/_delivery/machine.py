@@ -114,6 +114,7 @@ class DeliveryMachine:
             self._attempts,
             self._emit,
         )
+        # Each needs the other: a round ends records, and a fate queues them.
         self._fates = self._rounds.fates = Fates(
             traits,
             policy,

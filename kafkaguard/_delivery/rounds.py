@@ -252,14 +252,11 @@ class Rounds:
                 by_place.setdefault(record.batch.place, []).append(record)
         late = set()
         for place, records in by_place.items():
-            keys = {record.key for record in records if record.key is not None}
+            keys = {record.key for record in records}
             newest, unknown = self._lines.newest(place, keys)
             for record in records:
-                assert record.key is not None
-                later = newest.get(record.key, unknown)
-                if unknown is not None and later is not None:
-                    later = max(later, unknown)
-                if later is not None and record.rank < later:
+                later = (newest.get(record.key), unknown)
+                if any(rank is not None and record.rank < rank for rank in later):
                     late.add(record)
         return late
 
