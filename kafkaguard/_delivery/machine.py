@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from kafkaguard._delivery import commands
 from kafkaguard._delivery.attempts import Attempts
 from kafkaguard._delivery.books import Books
-from kafkaguard._delivery.death import ANSWER_S, ClientLife
+from kafkaguard._delivery.client_life import ANSWER_S, ClientLife
 from kafkaguard._delivery.fates import Fates
 from kafkaguard._delivery.judging import (
     MESSAGE_TOO_LARGE,
@@ -31,7 +31,6 @@ from kafkaguard._delivery.judging import (
 )
 from kafkaguard._delivery.lines import Lines
 from kafkaguard._delivery.records import Record, Work
-from kafkaguard._delivery.rescue import DRAIN_S
 from kafkaguard._delivery.rounds import Rounds
 from kafkaguard._delivery.size_limits import SizeLimits
 from kafkaguard._delivery.table import (
@@ -41,6 +40,7 @@ from kafkaguard._delivery.table import (
     RecordState,
     TopicEvent,
 )
+from kafkaguard._delivery.topic_round import DRAIN_S
 from kafkaguard._retries.events import RecreateEvent
 from kafkaguard.errors import ClientTimeoutError, InvalidRecordKeyError
 
