@@ -29,7 +29,7 @@ from kafkaguard_adapters.confluent.windows import (
     Window,
     hashes,
 )
-from kafkaguard_adapters.producing import told
+from kafkaguard_adapters.producing import send_errors
 from kafkaguard_adapters.producing.reporting import ReportingShell
 from kafkaguard_adapters.wire.io_thread import run
 
@@ -722,7 +722,7 @@ def _missing(
     """Return the error of a record for a partition; None: the topic has it."""
     if known is not None and partition in known:
         return None
-    return told.not_there(errors, topic, partition, known, theirs=error)
+    return send_errors.not_there(errors, topic, partition, known, theirs=error)
 
 
 def produce_of(client: Any) -> Callable[..., None]:

@@ -22,7 +22,7 @@ from kafkaguard_adapters.kafka_python._private import moving, reading
 from kafkaguard_adapters.kafka_python.batches import LoneRecord, SourceBatch
 from kafkaguard_adapters.kafka_python.errors import errors
 from kafkaguard_adapters.kafka_python.future import record_of
-from kafkaguard_adapters.producing import told
+from kafkaguard_adapters.producing import send_errors
 from kafkaguard_adapters.producing.null_keys import LetterCheck
 from kafkaguard_adapters.producing.reporting import ReportingShell
 from kafkaguard_adapters.wire.io_thread import run
@@ -134,7 +134,7 @@ class KafkaPythonShell(ReportingShell):
         begin = self._weakly(producer, self._generation)
         moving.report_batches(producer, begin)
         self._letters.follow(producer)
-        moving.check_partitioner(producer, partial(told.not_there, errors))
+        moving.check_partitioner(producer, partial(send_errors.not_there, errors))
         for source in reading.unfinished(producer):
             if source.produce_future not in self._open:
                 begin(source, before=len(reading.records_in(source)))
