@@ -39,7 +39,7 @@ from kafkaguard_adapters.producing.listening import Heard
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
 
-    from kafkaguard._delivery.facts import Batch, Raw
+    from kafkaguard._delivery.facts import Batch, Raw, SizeAnswer
     from kafkaguard._delivery.records import Record, RecordOutcome
     from kafkaguard._delivery.shell import ClientErrors
     from kafkaguard_adapters.building import Builder
@@ -82,7 +82,7 @@ class AIOKafkaShell(Heard):
     Args:
         producer: The client's producer.
         builder: Builds a replacement producer.
-        max_bytes: Asks the cluster for ``max.message.bytes`` of a topic.
+        size_limit: Asks the cluster for ``max.message.bytes`` of a topic.
         gate: The checks of ``send``.
         in_use: Called with each producer that is put in use, and when it dies.
 
@@ -97,7 +97,7 @@ class AIOKafkaShell(Heard):
         self,
         producer: Any,
         builder: Builder,
-        max_bytes: Callable[[str], Coroutine[Any, Any, int | None]],
+        size_limit: Callable[[str], Coroutine[Any, Any, SizeAnswer]],
         gate: Gate,
         in_use: Callable[[Any], None],
     ) -> None:
@@ -107,7 +107,7 @@ class AIOKafkaShell(Heard):
         self.has_gap = False
         self.traits = traits_of(producer, builder)
         self._builder = builder
-        self._max_bytes = max_bytes
+        self._size_limit = size_limit
         self._gate = gate
         self._in_use = in_use
         self._hooks: dict[Any, moving.Hooks] = {}
@@ -426,9 +426,9 @@ class AIOKafkaShell(Heard):
         """Return the bytes of a batch with this record only, compressed."""
         return reading.size_alone(self.producer, raw)
 
-    async def ask_size_limit(self, topic: str) -> int | None:
+    async def ask_size_limit(self, topic: str) -> SizeAnswer:
         """Look up ``max.message.bytes``; None if it is unknown after a few seconds."""
-        return await self._max_bytes(topic)
+        return await self._size_limit(topic)
 
     def take_back(self, behind: Batch) -> None:
         """Fail the unsent batches of the partition behind a failed batch."""

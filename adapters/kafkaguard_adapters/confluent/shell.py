@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         Batch,
         Raw,
         Refusal,
+        SizeAnswer,
     )
     from kafkaguard._delivery.machine import DeliveryMachine
     from kafkaguard._delivery.records import Record
@@ -96,7 +97,7 @@ class ConfluentShell(Heard):
         builder: Builds a replacement producer.
         settings: The producer's settings, as far as they are known.
         callbacks: Calls the application's callbacks.
-        max_bytes: Asks the cluster for ``max.message.bytes`` of a topic.
+        size_limit: Asks the cluster for ``max.message.bytes`` of a topic.
 
     Attributes:
         builder: See above.
@@ -114,7 +115,7 @@ class ConfluentShell(Heard):
         builder: Builder,
         settings: ProducerSettings,
         callbacks: Callbacks,
-        max_bytes: Callable[[str], Coroutine[Any, Any, int | None]],
+        size_limit: Callable[[str], Coroutine[Any, Any, SizeAnswer]],
     ) -> None:
         self.errors: ClientErrors = errors
         self.client = client
@@ -125,7 +126,7 @@ class ConfluentShell(Heard):
         self.windows: dict[str, Window] = {}
         self.builder = builder
         self._settings = settings
-        self._max_bytes = max_bytes
+        self._size_limit = size_limit
         #: The open window of each topic, for records that are sent again.
         self._second: dict[str, Window] = {}
         self._open: dict[Window, None] = {}
@@ -685,9 +686,9 @@ class ConfluentShell(Heard):
             f"{limit}; nothing was sent. Send less, or raise that setting"
         )
 
-    def ask_size_limit(self, topic: str) -> int | None:
+    def ask_size_limit(self, topic: str) -> SizeAnswer:
         """Look up ``max.message.bytes``; None if it is unknown after a few seconds."""
-        return run(self._max_bytes(topic))
+        return run(self._size_limit(topic))
 
     def take_back(self, behind: Batch) -> None:
         """Do nothing: a record cannot be taken back."""
