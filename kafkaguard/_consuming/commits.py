@@ -28,7 +28,7 @@ Kind = Literal["sync", "async", "auto"]
 OFFSET_COMMIT: Final = "OffsetCommit"
 #: The shortest wait, in seconds.
 FLOOR_S: Final = 0.1
-_MAY_PASS: Final = frozenset({Action.CONFIGURE, Action.REJECT, Action.IN_DOUBT})
+_ONLY_REPORTED: Final = frozenset({Action.CONFIGURE, Action.REJECT, Action.IN_DOUBT})
 #: An error with one of these actions is about all partitions.
 _ABOUT_THE_GROUP: Final = frozenset({Action.REJOIN, Action.RECREATE, Action.FENCED})
 
@@ -93,14 +93,14 @@ def failed_event(
     )
 
 
-def may_pass(errors: Mapping[TopicPartition, KafkaGuardError]) -> bool:
+def may_continue(errors: Mapping[TopicPartition, KafkaGuardError]) -> bool:
     """Return whether a consumer may continue after its automatic commit failed.
 
     If so, the failure is only reported, because the next commit may succeed. If not,
     the client must see the error: it retries, rejoins the group, or must stop because
     it is fenced.
     """
-    return {each.verdict.action for each in errors.values()} <= _MAY_PASS
+    return {each.verdict.action for each in errors.values()} <= _ONLY_REPORTED
 
 
 class CommitRun:

@@ -48,7 +48,7 @@ class Books:
         """Whether a report would have errors that the application has not checked."""
         return any(not outcome.seen for outcome in self._outcomes)
 
-    def look(self) -> None:
+    def mark_seen(self) -> None:
         """Mark all failures as seen by the application; they stay counted."""
         for outcome in self._outcomes:
             outcome.seen = True
@@ -56,7 +56,7 @@ class Books:
     def report(self, pending: int) -> DeliveryReport:
         """Return the counts since the last report, and start new ones."""
         unseen = [outcome for outcome in self._outcomes if not outcome.seen]
-        self.look()
+        self.mark_seen()
         report = DeliveryReport(
             delivered=self._delivered,
             pending=pending,

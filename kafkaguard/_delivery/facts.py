@@ -97,7 +97,7 @@ class Batch:
         unwritten: Indexes of its records that failed and were certainly not written.
         ended: Its end, or None while it is open.
         parts: The batches that it was split into.
-        next_look: The time of the next check whether it has an outcome.
+        next_check: The time of the next check whether it has an outcome.
         counted: How many of its records were counted as delivered while it was open.
         base_offset: The offset of its first record, if known; a shell sets it before it
             reports ``accepted``.
@@ -109,7 +109,7 @@ class Batch:
         "due",
         "ended",
         "left",
-        "next_look",
+        "next_check",
         "parent",
         "parts",
         "place",
@@ -134,7 +134,7 @@ class Batch:
         self.unwritten: set[int] = set()
         self.ended: Literal["accepted", "failed", "split"] | None = None
         self.parts: list[Batch] = []
-        self.next_look = due
+        self.next_check = due
         self.counted = 0
         self.base_offset: int | None = None
 

@@ -12,7 +12,7 @@ from kafkaguard._delivery.judging import (
     MESSAGE_TOO_LARGE,
     add_words,
     may_be_set_aside,
-    may_pass,
+    may_be_tried,
     unanswered,
 )
 from kafkaguard._delivery.records import Record, RecordOutcome
@@ -128,20 +128,24 @@ class Fates:
 
     # --- what becomes of one ----------------------------------------------------------
 
-    def send_again(self, record: Record) -> None:
-        """Let a record wait to be sent again in its topic's next round."""
+    def queue_rescue(self, record: Record) -> None:
+        """Queue a record for its topic's next round, outside the policy's attempts."""
         self.happens(record, RecordEvent.QUEUE)
         topic = record.place.topic
         self.tell(RetryEvent, topic, number=2, wait=0.0, action=Action.RETRY)
         self._queue(record)
 
-    def try_again(self, record: Record, error: KafkaGuardError, now: float) -> bool:
-        """Let a record wait for its next attempt, if the policy has one.
+    def queue_attempt(self, record: Record, error: KafkaGuardError, now: float) -> bool:
+        """Queue a record for the policy's next attempt.
 
         Args:
             record: The record, which was not written.
             error: Why it failed.
             now: The time.
+
+        Returns:
+            Whether the policy has another attempt. If it has made some, the error says
+            that there is none.
         """
         ruling = self._ruling(error)
         step = self._step(record, error, now)
@@ -162,13 +166,13 @@ class Fates:
         return True
 
     def _step(self, record: Record, error: KafkaGuardError, now: float) -> Step:
-        if not may_pass(error):
+        if not may_be_tried(error):
             return NEVER
         return self.attempts.failed(record, error, self._ruling(error), now)
 
     def allows(self, error: KafkaGuardError) -> bool:
         """Return whether the policy retries a record that failed with this error."""
-        return may_pass(error) and self.attempts.allows(self._ruling(error))
+        return may_be_tried(error) and self.attempts.allows(self._ruling(error))
 
     def wait_after(
         self, call: Record, error: KafkaGuardError, now: float

@@ -16,7 +16,6 @@ from kafkaguard.errors import (
     ClientStateError,
     ClientTimeoutError,
     ClusterAuthorizationFailedError,
-    InvalidRecordKeyError,
     KafkaGuardError,
     for_code,
 )
@@ -68,19 +67,19 @@ class Judgement:
 
     Attributes:
         error: The error, of the client's class and kafkaguard's.
-        innocent: The record itself was not refused, so it may be sent again if it was
-            not written.
-        unsent: It was certainly never sent, and its client is to blame.
+        may_be_rescued: Its batch or its client failed, not the record itself. So it may
+            be sent again with the policy's ``rescue``, if it was not written.
+        client_failed: It was certainly not written, and only its client is to blame.
         in_flight: Its client gave it up while it was in flight.
-        later: It was certainly not written, and a later attempt may succeed. The
+        may_be_tried: It was certainly not written, and another attempt may succeed. The
             policy decides whether there is one.
     """
 
     error: KafkaGuardError
-    innocent: bool = False
-    unsent: bool = False
+    may_be_rescued: bool = False
+    client_failed: bool = False
     in_flight: bool = False
-    later: bool = False
+    may_be_tried: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,13 +120,13 @@ class Judge:
         """Decide the meaning of a refusal for its record."""
         if refusal.expired:
             error = self._timed_out(refusal, known)
-            later = refusal.sent == "never" and may_pass(error)
-            return Judgement(error, later=later)
+            is_unsent = refusal.sent == "never"
+            return Judgement(error, may_be_tried=is_unsent and may_be_tried(error))
         if refusal.blame == "client":
             return self._given_up(refusal, known)
         if refusal.sent == "never":
             error = self._translated(refusal, known)
-            return Judgement(error, later=may_pass(error))
+            return Judgement(error, may_be_tried=may_be_tried(error))
         return self._answered(refusal, known)
 
     def _answered(self, refusal: Refusal, known: RefusalFacts) -> Judgement:
@@ -138,14 +137,18 @@ class Judge:
         if refusal.was_unanswered:
             return Judgement(self._in_doubt(refusal, known))
         if is_mate:
-            return Judgement(self._mate(refusal, known), innocent=True)
+            return Judgement(self._mate(refusal, known), may_be_rescued=True)
         error = self._refused(refusal, known)
         # The client, not the record, caused the gap in the sequence numbers.
-        hole = error.code in _SEQUENCE_ERRORS and refusal.first_try is True
-        again = refusal.blame == "unknown" and not known.alone
-        innocent = hole or (again and may_pass(error))
-        later = refusal.first_try is True and not hole and may_pass(error)
-        return Judgement(error, innocent=innocent, unsent=hole, later=later)
+        is_first_try, is_transient = refusal.first_try is True, may_be_tried(error)
+        is_hole = error.code in _SEQUENCE_ERRORS and is_first_try
+        is_vague = refusal.blame == "unknown" and not known.alone
+        return Judgement(
+            error,
+            may_be_rescued=is_hole or (is_vague and is_transient),
+            client_failed=is_hole,
+            may_be_tried=is_first_try and is_transient and not is_hole,
+        )
 
     # --- the client gave up -----------------------------------------------------------
 
@@ -164,12 +167,12 @@ class Judge:
                 f"{why} while this record had no answer yet: it may have been written"
             )
             error = unanswered(self._errors, text, original=cause, **_place(known))
-            return Judgement(error, innocent=True, in_flight=True)
+            return Judgement(error, may_be_rescued=True, in_flight=True)
         text = f"{why} before this record was sent: it was not written"
         error = self._errors.make(
             ClientClosedError, text, original=cause, verdict=NOT_SENT, **_place(known)
         )
-        return Judgement(error, innocent=True, unsent=True)
+        return Judgement(error, may_be_rescued=True, client_failed=True)
 
     def _timed_out(self, refusal: Refusal, known: RefusalFacts) -> KafkaGuardError:
         sent = refusal.sent != "never"
@@ -347,14 +350,9 @@ def ends_all(cause: Any) -> bool:
     )
 
 
-def may_pass(error: KafkaGuardError) -> bool:
-    """Return whether a record was not written, and a later attempt may succeed."""
+def may_be_tried(error: KafkaGuardError) -> bool:
+    """Return whether a record was not written, and another attempt may succeed."""
     return error.verdict.retriable and error.verdict.written == "no"
-
-
-def is_null_key_refusal(error: KafkaGuardError) -> bool:
-    """Return whether the broker refused a missing key."""
-    return isinstance(error, InvalidRecordKeyError)
 
 
 def is_too_large(refusal: Refusal) -> bool:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.records import Record
 
 #: Seconds until a batch that was given up is checked again.
-LOOK_AGAIN_S = 1.0
+CHECK_AGAIN_S = 1.0
 _PAST_ALL = 1 << 62
 
 
@@ -42,7 +42,7 @@ class Lines:
         parent = batch.parent
         if parent is None:
             return
-        batch.due = batch.next_look = min(batch.due, parent.due)
+        batch.due = batch.next_check = min(batch.due, parent.due)
         parent.parts.append(batch)
         if parent.ended is None and sum(p.count for p in parent.parts) >= parent.count:
             parent.ended = "split"
@@ -73,14 +73,14 @@ class Lines:
 
     def overdue(self, now: float) -> list[Batch]:
         """Return the open batches whose time is over; each again after an interval."""
-        late = [batch for batch in self.open if batch.next_look <= now]
+        late = [batch for batch in self.open if batch.next_check <= now]
         for batch in late:
-            batch.next_look = now + LOOK_AGAIN_S
+            batch.next_check = now + CHECK_AGAIN_S
         return late
 
     def next_due(self) -> float | None:
         """Return when the first open batch is due, or None."""
-        return min((batch.next_look for batch in self.open), default=None)
+        return min((batch.next_check for batch in self.open), default=None)
 
     def hasten(self, topic: str) -> None:
         """End a batch's time no later than that of a record in it that was sent again.
@@ -92,7 +92,7 @@ class Lines:
                 mine = map(self.again.get, batch.tokens())
                 dues = [r.due for r in mine if r is not None and r.attempts is None]
                 batch.due = min([batch.due, *dues])
-                batch.next_look = min(batch.next_look, batch.due)
+                batch.next_check = min(batch.next_check, batch.due)
 
     def take_again(
         self, batch: Batch, failed: Collection[int]

@@ -27,7 +27,6 @@ from kafkaguard._delivery.judging import (
     Judgement,
     RefusalFacts,
     ends_all,
-    is_null_key_refusal,
     is_too_large,
 )
 from kafkaguard._delivery.lines import Lines
@@ -43,7 +42,7 @@ from kafkaguard._delivery.table import (
     TopicEvent,
 )
 from kafkaguard._retries.events import RecreateEvent
-from kafkaguard.errors import ClientTimeoutError
+from kafkaguard.errors import ClientTimeoutError, InvalidRecordKeyError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -293,7 +292,7 @@ class DeliveryMachine:
         error = record.error = judgement.error
         if error.verdict.written == "no":
             batch.unwritten.add(refusal.index)
-        if is_null_key_refusal(error):
+        if isinstance(error, InvalidRecordKeyError):
             self._emit(commands.ForgetFacts(record.place.topic))
         if refusal.blame == "unknown" and is_too_large(refusal):
             # Before the batch's records are sent again, those above the topic's limit
@@ -356,33 +355,37 @@ class DeliveryMachine:
         if error.verdict.written != "no":
             record.doubt = record.doubt or error
             self._client.leaves_in_doubt(batch)
-        if judgement.unsent or judgement.innocent:
+        if judgement.client_failed or judgement.may_be_rescued:
             self._fates.give_time(record, error)
         # With `rescue: never`, only the policy's attempts can send this record again.
-        is_left = judgement.unsent and self._policy.rescue == "never"
-        if (judgement.later or is_left) and self._tries_again(record, error, now):
+        is_for_policy = judgement.may_be_tried or (
+            judgement.client_failed and self._policy.rescue == "never"
+        )
+        if is_for_policy and self._queue_attempt(record, error, now):
             record.is_suspect = False
             return
-        if batch is not record.batch and not judgement.unsent:
+        if batch is not record.batch and not judgement.client_failed:
             record.resent += 1
-        if self._may_go_again(record, judgement, now):
+        if self._may_be_rescued(record, judgement, now):
             record.is_suspect = record.resent > 0 and not is_mate
-            self._fates.send_again(record)
+            self._fates.queue_rescue(record)
         elif self._lacks_size_limit(record, error):
             self._fates.ask_size(record)
-        elif judgement.unsent and record.due <= now:
+        elif judgement.client_failed and record.due <= now:
             self._fates.end(record, self._judge.not_in_time(error), now)
         else:
             self._fates.end(record, error, now)
 
-    def _tries_again(self, record: Record, error: KafkaGuardError, now: float) -> bool:
-        """Let a record wait for the policy's next attempt, if it has one."""
+    def _queue_attempt(
+        self, record: Record, error: KafkaGuardError, now: float
+    ) -> bool:
+        """Queue a record for the policy's next attempt; return whether it has one."""
         if self._is_closing or record.raw is None or record.doubt is not None:
             return False
-        return self._fates.try_again(record, error, now)
+        return self._fates.queue_attempt(record, error, now)
 
-    def _may_go_again(self, record: Record, judgement: Judgement, now: float) -> bool:
-        """Return whether the policy and the facts allow to send a record again."""
+    def _may_be_rescued(self, record: Record, judgement: Judgement, now: float) -> bool:
+        """Return whether a record is sent again without an attempt of the policy."""
         if (
             self._is_closing
             or self._traits.transactional
@@ -395,9 +398,9 @@ class DeliveryMachine:
             return is_wanted and not record.resent
         if self._policy.rescue == "never":
             return False
-        if judgement.unsent:
+        if judgement.client_failed:
             return True
-        return judgement.innocent and not record.is_alone
+        return judgement.may_be_rescued and not record.is_alone
 
     def _lacks_size_limit(self, record: Record, error: KafkaGuardError) -> bool:
         """Return whether the topic's limit is needed for the text of the error."""
@@ -443,7 +446,7 @@ class DeliveryMachine:
         record = Record(token, None, 0, place, due, raw)
         record.error, record.reason = error, reason
         self._fates.take_in(record)
-        if not (self.keeps(error) and self._tries_again(record, error, now)):
+        if not (self.keeps(error) and self._queue_attempt(record, error, now)):
             self._fates.end(record, error, now)
         return record, self._go_on(now)
 
@@ -571,18 +574,18 @@ class DeliveryMachine:
         return self._go_on(now)
 
     def not_replaced(
-        self, error: BaseException, now: float, *, may_pass: bool, awaited: bool
+        self, error: BaseException, now: float, *, may_build_later: bool, awaited: bool
     ) -> Sequence[Command]:
         """Reply to Replace.
 
         Args:
             error: Why there is no successor.
             now: The time.
-            may_pass: Whether building one may succeed later.
+            may_build_later: Whether building one may succeed later.
             awaited: Whether sends wait for a successor.
         """
         is_awaited = awaited or any(self._rounds.waiting())
-        is_final = self._is_closing or not (may_pass and is_awaited)
+        is_final = self._is_closing or not (may_build_later and is_awaited)
         self._client.fail(error, now, is_final=is_final)
         if is_final:
             self._emit(commands.FreeSends(None))
@@ -674,10 +677,13 @@ class DeliveryMachine:
         if record.due <= now:
             self._rounds.expire(record, now)
         elif was_interrupted and not self._is_closing:
-            self._fates.send_again(record)  # by the successor
-            return
+            self._fates.queue_rescue(record)  # by the successor
+        else:
+            self._not_taken(record, why, now)
+
+    def _not_taken(self, record: Record, why: BaseException, now: float) -> None:
         error = self._judge.not_taken(why, record)
-        if self._tries_again(record, error, now):
+        if self._queue_attempt(record, error, now):
             return
         if record.is_letter:
             self._fates.end(record, error, now)
@@ -780,7 +786,7 @@ class DeliveryMachine:
         It has committed or aborted the transaction, or an error has told it that the
         transaction is over. So the failures of its records count as seen.
         """
-        self._books.look()
+        self._books.mark_seen()
         self._fates.transaction_failure = None
         self._fates.has_hole = False
 

@@ -155,7 +155,7 @@ class Shell(Protocol):
     def answers(self, batches: Sequence[Batch]) -> Mapping[Batch, Answer]:
         """Return the late answers to batches that were given up."""
 
-    def may_pass(self, error: BaseException) -> bool:
+    def may_build_later(self, error: BaseException) -> bool:
         """Return whether building a successor may succeed later, after this error."""
 
 
@@ -177,11 +177,22 @@ class ProducerShell(Shell, Protocol):
     def await_batches(self, batches: Sequence[Batch], deadline: float) -> None:
         """Wait until the client has reported batches, or until monotonic seconds."""
 
-    def look(self, token: Hashable) -> None:
+    def report_early(self, token: Hashable) -> None:
         """Report at once the batch of a record whose failure the client knows."""
 
     def attach(self, token: Any, record: Record) -> None:
-        """Connect the application's future with a record; the lock is held."""
+        """Let the application's future of a failed record wait for the guard.
+
+        Called while the driver holds its lock, for a record without an outcome; also
+        for one that ``send`` has just refused, and that may have its outcome.
+        """
+
+    def settle(self, record: Record) -> None:
+        """Complete the application's future of a record that has its outcome.
+
+        Called while the driver holds its lock. ``attach`` was not called for a record
+        that had its outcome at its first failure.
+        """
 
     def is_own_thread(self) -> bool:
         """Return whether this is called in the client's own thread."""
@@ -202,7 +213,7 @@ class ProducerShell(Shell, Protocol):
         """Build a successor and use it; then ``listen`` reports its batches.
 
         Raises:
-            Exception: It cannot be built; ``may_pass`` says whether it may be later.
+            Exception: It cannot be built; see ``may_build_later``.
         """
 
     def retire(self) -> None:
@@ -231,7 +242,7 @@ class AwaitedShell(Shell, Protocol):
     def note_seen(self) -> None:
         """Record which failures the application has checked."""
 
-    def note_told(self) -> None:
+    def note_reported(self) -> None:
         """Record that a report has contained all failures until now."""
 
     async def ask_size_limit(self, topic: str) -> SizeAnswer:
@@ -247,7 +258,7 @@ class AwaitedShell(Shell, Protocol):
         """Build a successor and use it; then ``listen`` reports its batches.
 
         Raises:
-            Exception: It cannot be built; ``may_pass`` says whether it may be later.
+            Exception: It cannot be built; see ``may_build_later``.
         """
 
     async def retire(self) -> None:

@@ -10,7 +10,7 @@ from aiokafka.admin import NewPartitions as AioPartitions
 from aiokafka.errors import IllegalStateError, KafkaConnectionError
 from confluent_kafka import KafkaException
 from confluent_kafka import admin as confluent
-from kafka import KafkaAdminClient, KafkaConsumer
+from kafka import KafkaAdminClient
 from kafka import errors as kafka_errors
 from kafka.admin import NewPartitions, NewTopic
 from kafka.errors import KafkaError
@@ -19,6 +19,8 @@ from aiokafka import AIOKafkaConsumer
 from kafkaguard import errors, guard, load_policy, retry
 from kafkaguard_adapters import admin_calls
 from kafkaguard_adapters.kafka_python.errors import errors as python_errors
+from tests.contracts.producer import until
+from tests.groups import joining
 
 
 @pytest.fixture
@@ -110,11 +112,10 @@ def test_administrator_is_told_to_stop_the_members(
     kafka_cluster, kafka_topic, confluent_admin
 ):
     """A group in use cannot be deleted, and nobody is told to poll."""
-    with KafkaConsumer(
+    with joining(
         kafka_topic, bootstrap_servers=kafka_cluster.bootstrap_servers, group_id="used"
     ) as member:
-        while not member.assignment():
-            member.poll(100)
+        until(lambda: member.poll(100) or member.assignment(), 60)
         with pytest.raises(errors.NonEmptyGroupError) as caught:
             confluent_admin.delete_consumer_groups(["used"])["used"].result(60)
     assert isinstance(caught.value, KafkaException)

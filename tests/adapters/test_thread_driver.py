@@ -169,13 +169,17 @@ class Client:
         """Note which are waited for."""
         self.calls.append(("await", len(batches)))
 
-    def look(self, token):
+    def report_early(self, token):
         """Note that somebody looks at a record."""
         self.calls.append(("look", token))
 
     def attach(self, token, record):
         """Keep a record for its token."""
         self.records[token] = record
+
+    def settle(self, record):
+        """Keep a record that had its outcome at once."""
+        self.records[record.first_token] = record
 
     def is_own_thread(self):
         """As a test says."""
@@ -221,7 +225,7 @@ class Client:
         """Close what has a successor."""
         self._do("retire")
 
-    def may_pass(self, error):
+    def may_build_later(self, error):
         """A lost connection does."""
         return isinstance(error, OSError)
 

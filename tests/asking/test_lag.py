@@ -88,9 +88,7 @@ def test_columns_on_request(kafka_cluster, config, admin):
     topic = kafka_cluster.create_topic(config={"cleanup.policy": "compact"})
     send(config, topic, 1)
     before = time.time()
-    with KafkaConsumer(
-        topic, group_id=topic, auto_offset_reset="earliest", **config
-    ) as c:
+    with joining(topic, group_id=topic, auto_offset_reset="earliest", **config) as c:
         poll_until(lambda: c.poll(200))
         c.commit()
         send(config, topic, 3)

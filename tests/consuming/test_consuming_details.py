@@ -15,7 +15,7 @@ from kafkaguard._consuming.commits import (
     CommitRun,
     OneForAll,
     failed_event,
-    may_pass,
+    may_continue,
 )
 from kafkaguard._consuming.machine import ConsumerMachine, Refusal
 from kafkaguard._consuming.standing import Reader, StandingReaders
@@ -437,7 +437,7 @@ class TestCommits:
             place: commit_error(code)
             for place, code in zip(places, codes, strict=False)
         }
-        assert may is may_pass(refused)
+        assert may is may_continue(refused)
 
     def test_the_waits_are_the_policys(self):
         """The longest one of all that were refused, growing from try to try."""

@@ -187,9 +187,9 @@ def test_a_client_that_shows_nothing_is_probed(cluster):
     cluster["probe_of"] = Refusal(5, position=1)
     world = World()
     world.shell.at = {A: Reader(1, 9), B: Reader(9, 9)}
-    world.driver.look()
+    world.driver.check_positions()
     world.now = 1.0
-    world.driver.look()
+    world.driver.check_positions()
     world.answer()
     world.later(0.0)
     assert {A} == world.shell.held
@@ -207,7 +207,7 @@ def test_where_the_cluster_cannot_be_asked_that_is_said_once(cluster, caplog):
     world.shell.at = {A: Reader(1, 9)}
     with caplog.at_level(logging.WARNING, "kafkaguard.consumer"):
         for _ in range(9):
-            world.driver.look()
+            world.driver.check_positions()
             world.answer()
             world.later(1.0)
     assert caplog.text.count("cannot check partitions without progress") == 1
@@ -226,7 +226,7 @@ def test_a_client_without_a_start_looks_it_up_again(cluster):
     world.later(1.0)
     assert {A} == world.shell.restarted
     world.shell.at = {A: Reader(2), B: Reader(4)}
-    world.driver.look()
+    world.driver.check_positions()
     world.later(0.0)
     assert world.view.read_errors == {}
     kinds = [ev.PartitionWaitsEvent, ev.PartitionResumesEvent]

@@ -114,8 +114,13 @@ class Reader:
         """Poll until a condition holds; fail after `timeout` seconds."""
         end = time.monotonic() + timeout
         while not done():
-            assert time.monotonic() < end, f"read {len(self.read)}: {self.read[-3:]}"
+            assert time.monotonic() < end, self.progress()
             self.read += self.poll(self.slice_s)
+
+    def progress(self):
+        """Say how far each partition was read, and what the reader was told."""
+        last = {number: offset for number, offset, _ in self.read}
+        return f"read {len(self.read)}, up to {last}; told {self.events[-5:]}"
 
     def values(self, partition):
         """List the values that were read from a partition, in order."""
@@ -919,22 +924,23 @@ class Written(dict):
         super().__init__({n: [] for n in range(3)})
         self.done = threading.Event()
         self.left = None
+        self.failed = []
 
     def stop(self):
         """Stop writing, and wait until all records are delivered."""
         self.done.set()
         self.thread.join(2 * FLUSH_S)
+        assert (self.left, self.failed) == (0, [])
 
 
 @contextmanager
 def writing(cluster, topic, pause=0.005):
     """Write numbered records into three partitions until the block ends."""
     written = Written()
-    failed = []
 
     def told(error, message):
         if error is not None:
-            failed.append(error)
+            written.failed.append(error)
 
     def write():
         producer = confluent_kafka.Producer(
@@ -961,7 +967,6 @@ def writing(cluster, topic, pause=0.005):
         yield written
     finally:
         written.stop()
-    assert (written.left, failed) == (0, [])
 
 
 def in_child(call):

@@ -35,7 +35,7 @@ class InstrumentationContract:
             if when == "before":
                 stack.enter_context(self.instrumented(provider))
             servers = kafka_cluster.bootstrap_servers
-            writer = stack.enter_context(self.open(servers, topics=stale, linger=0.5))
+            writer = stack.enter_context(self.open(servers, topics=stale, linger=2.0))
             if when == "after":
                 stack.enter_context(self.instrumented(provider, writer))
             batch = [{"value": b"%d" % n, "key": b"k"} for n in range(6)]

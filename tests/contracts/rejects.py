@@ -16,6 +16,7 @@ from kafkaguard._delivery.size_limits import FRESH_S
 from kafkaguard._retries.events import DeadLetterEvent, RejectEvent
 from tests.contracts.producer import (
     COMPACTED,
+    ONE_BATCH_S,
     SMALL,
     TOO_LARGE,
     read,
@@ -174,7 +175,7 @@ class RejectsContract:
             kafka_cluster.bootstrap_servers,
             policy=DEAD_LETTER,
             topics=stale,
-            linger=0.5,
+            linger=ONE_BATCH_S,
         ) as writer:
             batch = [{"value": b"%d" % n, "key": b"k"} for n in range(20)]
             batch.insert(11, {"value": b"no key", "headers": [("h", b"1")]})

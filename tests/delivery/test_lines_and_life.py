@@ -219,7 +219,7 @@ class TestOverdue:
         lines.begin(parts[1])
         assert whole.ended == "split"
         assert list(lines.open) == whole.parts == parts
-        assert [(each.due, each.next_look) for each in parts] == [(10.0, 10.0)] * 2
+        assert [(each.due, each.next_check) for each in parts] == [(10.0, 10.0)] * 2
 
     def test_a_topic_is_quiet_when_none_of_its_batches_is_open(self):
         """Open batches of other topics do not count."""

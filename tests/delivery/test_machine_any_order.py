@@ -223,10 +223,13 @@ class AnyOrder(RuleBasedStateMachine):
             case c.Replace() if is_well:
                 self.tell(machine.replaced(now))
             case c.Replace():
-                may_pass = data.draw(st.booleans())
+                may_build_later = data.draw(st.booleans())
                 self.tell(
                     machine.not_replaced(
-                        OSError("x"), now, may_pass=may_pass, awaited=False
+                        OSError("x"),
+                        now,
+                        may_build_later=may_build_later,
+                        awaited=False,
                     )
                 )
             case c.AskSizeLimit(topic):

@@ -60,7 +60,7 @@ class TestBooks:
         """As those of a transaction that it has aborted."""
         books = Books()
         books.settled(failed(too_large()))
-        books.look()
+        books.mark_seen()
         assert not books.has_unseen
         report = books.report(0)
         assert (report.failed, report.errors) == (1, ())

@@ -83,7 +83,7 @@ class TestABrokenMachineIsNoticed:
             error = self._errors.make(10, topic=known.place.topic)
             error._verdict = NOT_SENT
             return (
-                Judgement(error, innocent=True, unsent=True)
+                Judgement(error, may_be_rescued=True, client_failed=True)
                 if judgement.in_flight
                 else judgement
             )
@@ -126,7 +126,7 @@ class TestABrokenMachineIsNoticed:
 
     def test_mates_are_not_sent_again(self, monkeypatch):
         """Records that are not to blame fail with the others."""
-        monkeypatch.setattr(DeliveryMachine, "_may_go_again", lambda *_: False)
+        monkeypatch.setattr(DeliveryMachine, "_may_be_rescued", lambda *_: False)
         assert "is good, and was told failed" in noticed()
 
     def test_the_policy_has_no_attempts(self, monkeypatch):

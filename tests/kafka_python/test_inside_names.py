@@ -112,9 +112,9 @@ class TestReplacedMethods:
         producer = build(transactional_id="signatures", partitioner=own)
         moving.check_partitioner(producer, lambda *_: ValueError())
         manager = producer._transaction_manager
-        moving.tell_of_batches(producer, lambda _: None)
-        moving.hear_refusals(producer, lambda *_: None)
-        moving.look_at_appends(producer, lambda *_: None)
+        moving.report_batches(producer, lambda _: None)
+        moving.report_late_refusals(producer, lambda *_: None)
+        moving.check_appends(producer, lambda *_: None)
         transactions.mend(producer)
         handler = InitProducerIdHandler(manager, 0)
         manager._enqueue_request(handler)
@@ -140,7 +140,7 @@ class TestReplacedMethods:
         """The client passes ``partition_response`` by keyword where no answer came."""
         producer = build(enable_idempotence=False, retries=0)
         told = []
-        moving.hear_refusals(producer, lambda *refusal: told.append(refusal))
+        moving.report_late_refusals(producer, lambda *refusal: told.append(refusal))
         records = MemoryRecordsBuilder(2, 0, 1024)
         batch = ProducerBatch(TopicPartition("t", 0), records)
         future = batch.try_append(None, b"k", b"v", [])

@@ -352,21 +352,21 @@ class TestTelling:
         told = Told()
         batch = told.producer.take(source(b"a", b"b"))
         first, second = batch._record_futures
-        told.shell.look(first)
+        told.shell.report_early(first)
         assert told.failed == []
         batch.complete(3, -1)
-        told.shell.look(first)
-        told.shell.look(second)
+        told.shell.report_early(first)
+        told.shell.report_early(second)
         assert len(told.accepted) == 1
 
     def test_a_failed_record_without_a_batch_is_told_alone(self):
         """With its bytes, where they can be had."""
         told = Told()
         inner = source(b"a")._record_futures[0]
-        told.shell.look(inner)
+        told.shell.report_early(inner)
         assert told.began == []  # it has not failed
         inner.failure(MessageSizeTooLargeError())
-        told.shell.look(inner, Raw(b"a", b"v"))
+        told.shell.report_early(inner, Raw(b"a", b"v"))
         ((one, refusals),) = told.failed
         assert told.began == [one]
         assert (one.raws(), refusals[0].sent) == ((Raw(b"a", b"v"),), "never")

@@ -115,11 +115,11 @@ def test_override_may_send_again_what_else_would_fail_the_job():
     override = {"when": {"code": DENIED, "client": "spark"}, "action": "RETRY"}
     policy = {"overrides": [override | {"max_attempts": 3, "backoff": WAITS}]}
     attempts = Clock().attempts(policy)
-    assert attempts.may_pass(failure(DENIED))
+    assert attempts.may_be_tried(failure(DENIED))
     found, error = waits_of(policy, DENIED)
     assert found == [1, 2]
     assert error.code == DENIED
-    assert not Clock().attempts("spark-sink").may_pass(failure(DENIED))
+    assert not Clock().attempts("spark-sink").may_be_tried(failure(DENIED))
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_override_may_send_again_what_else_would_fail_the_job():
 )
 def test_what_may_be_written_or_can_never_be_is_not_tried_again(code):
     """That is decided record by record."""
-    assert not Clock().attempts("spark-sink").may_pass(failure(code))
+    assert not Clock().attempts("spark-sink").may_be_tried(failure(code))
 
 
 def test_record_is_not_sent_after_a_later_one_of_its_key():

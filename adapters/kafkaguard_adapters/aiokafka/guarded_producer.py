@@ -414,7 +414,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
             await self._driver.stop()
             await self._driver.give_up()
             late = await self._close(_left(deadline))
-        await self._driver.let_others_look()
+        await self._driver.let_readers_run()
         if given_up is not None:
             report = self._driver.report(self._driver.pending())
             error = told.transaction_given_up(errors, report, given_up.why)

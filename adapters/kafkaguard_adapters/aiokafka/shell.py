@@ -141,7 +141,7 @@ class AIOKafkaShell(Heard):
 
     # --- reports of batches -----------------------------------------------------------
 
-    def begin_telling(self) -> None:
+    def begin_reporting(self) -> None:
         """Report the batches of the producer in use."""
         self.put_in_use(self.producer)
 
@@ -356,7 +356,7 @@ class AIOKafkaShell(Heard):
         while self._retired:
             await self._close(self._retired.pop())
 
-    def may_pass(self, error: BaseException) -> bool:
+    def may_build_later(self, error: BaseException) -> bool:
         """Return whether building a producer may succeed later."""
         return isinstance(error, OSError) or bool(getattr(error, "retriable", False))
 
@@ -410,7 +410,7 @@ class AIOKafkaShell(Heard):
             theirs = await add(builder, tp, within)
         finally:
             self._wholes.pop(builder, None)
-        theirs.add_done_callback(_look)  # the application has the other future
+        theirs.add_done_callback(_silence)  # the application has the other future
         return future
 
     def send_now(self) -> None:
@@ -457,7 +457,7 @@ class AIOKafkaShell(Heard):
         if token.done():  # cancelled by the application
             return
         if outcome.error is None:
-            token.set_result(_put(record))
+            token.set_result(_metadata_of(record))
             return
         token.set_exception(outcome.error)
         self._note(token, [outcome])
@@ -471,7 +471,7 @@ class AIOKafkaShell(Heard):
         outcomes = [each.outcome for each in whole.records if each.outcome]
         error = worst(o.error for o in outcomes if o.error is not None)
         first = min(whole.records, key=lambda each: each.index)
-        settle_whole(whole, None if error else _put(first), error)
+        settle_whole(whole, None if error else _metadata_of(first), error)
         if error is not None:
             self._note(whole.future, [o for o in outcomes if o.error is not None])
 
@@ -488,7 +488,7 @@ class AIOKafkaShell(Heard):
                 for outcome in outcomes:
                     outcome.seen = True
 
-    def note_told(self) -> None:
+    def note_reported(self) -> None:
         """Record that a report had all failures until now."""
         told, self._unseen = self._unseen, []
         for future, _ in told:
@@ -539,12 +539,13 @@ def traits_of(producer: Any, builder: Builder) -> Traits:
     )
 
 
-def _look(future: asyncio.Future[Any]) -> None:
+def _silence(future: asyncio.Future[Any]) -> None:
+    """Read a future's exception, so that asyncio does not log it as never read."""
     if not future.cancelled():
         future.exception()
 
 
-def _put(record: Record) -> Any:
+def _metadata_of(record: Record) -> Any:
     """Return the metadata of a delivered record."""
     outcome, token = record.outcome, record.token
     if outcome is not None and outcome.offset is not None:

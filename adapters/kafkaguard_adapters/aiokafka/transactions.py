@@ -291,7 +291,7 @@ class Transactions:
                         f"besides, its transaction was not aborted: {failure}"
                     )
                 else:
-                    words.tell_aborted(error)
+                    words.say_aborted(error)
             raise
         await self._make(run, "commit")
 
@@ -306,7 +306,7 @@ class Transactions:
                 step = run.failed(error, time.monotonic(), can_ask_again=again)
                 if step.do == "abort":
                     await self._make(run, "abort")
-                    words.tell_aborted(error)
+                    words.say_aborted(error)
                 if step.do != "again":
                     raise
             else:

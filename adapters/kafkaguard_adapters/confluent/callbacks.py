@@ -96,7 +96,7 @@ class Callbacks:
             outcome: The record's outcome.
             message: The client's last message about the record.
         """
-        self._put(partial(_tell, callback, outcome, message))
+        self._put(partial(_call_with, callback, outcome, message))
 
     def _put(self, task: Callable[[], object]) -> None:
         with self._lock:  # else a later callback could overtake this one
@@ -145,7 +145,7 @@ class Callbacks:
         self._arrived.clear()
 
 
-def _tell(
+def _call_with(
     callback: Callable[..., object], outcome: RecordOutcome, message: Any
 ) -> None:
     """Call a callback with an outcome, and mark the outcome as seen."""

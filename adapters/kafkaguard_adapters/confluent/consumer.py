@@ -81,7 +81,7 @@ _ONLY_OPEN: Final = (
 #: Most seconds that a poll blocks in the client before the guard does what is due.
 _SLICE_S: Final = 0.2
 #: Seconds between two checks of the readers' positions.
-_LOOK_S: Final = 0.5
+_CHECK_S: Final = 0.5
 #: Seconds between two checks of what is due while each poll returns a record.
 _QUICK_S: Final = 0.1
 
@@ -136,7 +136,7 @@ class GuardedConsumer(BlockingConsumer):
             commits_itself=_is_true(known.get("enable.auto.commit", True)),
         )
         self._hear(known)
-        self._looked_at = 0.0
+        self._checked_at = 0.0
         self._is_reassigned = False
         if config is None:
             self._driver.blind()
@@ -221,7 +221,7 @@ class GuardedConsumer(BlockingConsumer):
         until = _end_of(timeout)
         while True:
             if message is None:
-                self._look()
+                self._do_due()
                 self._raise_failure()
                 try:
                     with self._in_client:
@@ -259,7 +259,7 @@ class GuardedConsumer(BlockingConsumer):
         """Consume in short slices, and do what is due between them."""
         until = _end_of(timeout)
         while len(found) < num_messages:
-            self._look()
+            self._do_due()
             if not found:  # else raising would lose records: a later call raises
                 self._raise_failure()
             try:
@@ -307,8 +307,8 @@ class GuardedConsumer(BlockingConsumer):
         self._driver.handed_over(place, errors.translate(error, **where))
         self._driver.tell()
 
-    def _look(self) -> None:
-        """Do what is due; every ``_LOOK_S`` seconds, check the readers' positions."""
+    def _do_due(self) -> None:
+        """Do what is due; every ``_CHECK_S`` seconds, check the readers' positions."""
         if self.cluster_view.is_closed:
             raise _ours(RuntimeError(_CLOSED))
         driver = self._driver
@@ -317,9 +317,9 @@ class GuardedConsumer(BlockingConsumer):
             driver.reassigned()
         driver.tick()
         now = time.monotonic()
-        if now - self._looked_at >= _LOOK_S:
-            self._looked_at = now
-            driver.look()
+        if now - self._checked_at >= _CHECK_S:
+            self._checked_at = now
+            driver.check_positions()
 
     def _raise_failure(self) -> None:
         if self._shell.failures:

@@ -283,14 +283,17 @@ class ConfluentShell(Heard):
         return self._arrived.pop(token)
 
     def attach(self, token: Any, record: Record) -> None:
-        """Queue the application's callback for a record, if it has its outcome."""
-        if record.outcome is None:
-            return
-        report = self._failed_reports.pop(token, None)
+        """Do nothing: ``settle`` finds the callback by the record's token."""
+
+    def settle(self, record: Record) -> None:
+        """Queue the application's callback for a record."""
+        outcome = record.outcome
+        assert outcome is not None
+        report = self._failed_reports.pop(record.first_token, None)
         message = self._arrived.pop(record.token, None)
-        is_told = record.outcome.error is not None or not self.only_errors
+        is_told = outcome.error is not None or not self.only_errors
         if report is not None and report.call is not None and is_told:
-            self.callbacks.put(report.call, record.outcome, message or report.message)
+            self.callbacks.put(report.call, outcome, message or report.message)
 
     def leave(self) -> list[Any]:
         """In a forked child: stop using the client; return what must stay alive."""
@@ -536,7 +539,7 @@ class ConfluentShell(Heard):
         while self._retired:
             self._close(self._retired.pop())
 
-    def may_pass(self, error: BaseException) -> bool:
+    def may_build_later(self, error: BaseException) -> bool:
         """Return whether building a producer may succeed later."""
         return isinstance(error, OSError)
 
@@ -662,7 +665,7 @@ class ConfluentShell(Heard):
             lambda: all(batch.ended is not None for batch in batches), deadline
         )
 
-    def look(self, token: Any) -> None:
+    def report_early(self, token: Any) -> None:
         """Do nothing: all that is known was reported."""
 
     def is_own_thread(self) -> bool:

@@ -275,12 +275,12 @@ class Window(Batch):
     # --- facts for the machine --------------------------------------------------------
 
     @property
-    def next_look(self) -> float:
+    def next_check(self) -> float:
         """Never: the client itself lets its records expire."""
         return _FOREVER
 
-    @next_look.setter
-    def next_look(self, _: float) -> None:
+    @next_check.setter
+    def next_check(self, _: float) -> None:
         pass
 
     @property

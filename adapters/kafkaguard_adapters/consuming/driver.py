@@ -137,7 +137,7 @@ class Driver:
         """Stop making probes, because the cluster cannot be reached."""
         self._is_blind = True
 
-    def look(self) -> None:
+    def check_positions(self) -> None:
         """Read the positions, for a client that does not show its answers."""
         readers, now = self._shell.readers(), self._clock()
         self._do(self.machine.begun(readers, now))

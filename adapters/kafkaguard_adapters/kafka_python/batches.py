@@ -80,20 +80,22 @@ class SourceBatch(Batch):
 
     def refusals(self) -> list[Refusal]:
         """Return the refusal of each record."""
-        tell = self.result.value[2]
+        error_at = self.result.value[2]
         return [
-            self._refusal(index, inner, inner.exception or tell(index + self.before))
+            self._refusal(
+                index, inner, inner.exception or error_at(index + self.before)
+            )
             for index, inner in enumerate(self.tokens())
         ]
 
-    def late_refusals(self, tell: Callable[[int], BaseException]) -> list[Refusal]:
+    def late_refusals(self, error_at: Callable[[int], BaseException]) -> list[Refusal]:
         """Return the refusal of each record, from an answer that came too late.
 
         Args:
-            tell: Returns the exception of a record, by its index.
+            error_at: Returns the exception of a record, by its index.
         """
         return [
-            self._answered(index, inner, tell(index + self.before), tell)
+            self._answered(index, inner, error_at(index + self.before), error_at)
             for index, inner in enumerate(self.tokens())
         ]
 
@@ -126,14 +128,14 @@ class SourceBatch(Batch):
         index: int,
         inner: Any,
         cause: BaseException,
-        tell: Callable[[int], BaseException],
+        error_at: Callable[[int], BaseException],
     ) -> Refusal:
         place = index + self.before
         is_mate = type(cause) is KafkaError  # a record that record_errors do not name
         is_answer = is_mate or isinstance(cause, BrokerResponseError)
         if is_mate:
             blame = "mate"
-        elif tell(place) is not tell(place):
+        elif error_at(place) is not error_at(place):
             # kafka-python makes a new exception at each call for a record that
             # record_errors name.
             blame = "record"

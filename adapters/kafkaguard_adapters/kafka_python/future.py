@@ -84,19 +84,19 @@ class GuardedFuture:
     @property
     def exception(self) -> BaseException | None:
         """The error of a record that has finally failed, else None."""
-        return self._look()
+        return self._seen_error()
 
     def succeeded(self) -> bool:
         """Return whether the record was delivered."""
-        return self.is_done and self._look() is None
+        return self.is_done and self._seen_error() is None
 
     def failed(self) -> bool:
         """Return whether the record has finally failed."""
-        return self._look() is not None
+        return self._seen_error() is not None
 
     def retriable(self) -> bool:
         """Return whether the record has failed and may be sent again unchanged."""
-        error = self._look()
+        error = self._seen_error()
         return error is not None and error.verdict.retriable
 
     def success(self, value: Any) -> GuardedFuture:
@@ -139,7 +139,7 @@ class GuardedFuture:
         is_open = record.outcome is None  # if not, the driver's lock is not needed
         if is_open and not self._driver.wait_until_settled(record, left):
             raise self._still_open(KafkaTimeoutError(), timeout)
-        failure = self._look()
+        failure = self._seen_error()
         if failure is not None:
             raise failure
         return self.value
@@ -166,7 +166,7 @@ class GuardedFuture:
         """Wait within kafka-python's own event loop."""
         if not self.is_done:
             yield self
-        error = self._look()
+        error = self._seen_error()
         if error is not None:
             raise error
         return self.value
@@ -178,7 +178,7 @@ class GuardedFuture:
             f = partial(f, *args, **kwargs)
         settled = partial(self._run, f, on_success=on_success)
 
-        def look(_: Any) -> None:
+        def run_or_wait(_: Any) -> None:
             record = self._record()
             if record is None:
                 settled()
@@ -186,9 +186,11 @@ class GuardedFuture:
                 self._driver.when_settled(record, settled)
 
         if record_of(self._inner) is None:
-            self._inner.add_both(look)  # the client reports the batch's failure first
+            self._inner.add_both(
+                run_or_wait
+            )  # the client reports the batch's failure first
         else:
-            look(None)
+            run_or_wait(None)
         return self
 
     def _run(self, f: Callable[[Any], Any], *, on_success: bool) -> None:
@@ -197,7 +199,7 @@ class GuardedFuture:
         if on_success != (error is None):
             return
         try:
-            f(self.value if error is None else self._look())
+            f(self.value if error is None else self._seen_error())
         except BaseException as raised:  # noqa: BLE001 - must not end the guard's thread
             self._driver.callback_raised(raised)
         except:  # noqa: E722 - confluent-kafka's KafkaError is not a BaseException
@@ -208,7 +210,7 @@ class GuardedFuture:
         inner = self._inner
         record = record_of(inner)
         if record is None and inner.failed():
-            self._driver.look(inner)
+            self._driver.report_early(inner)
             record = record_of(inner)
         return record
 
@@ -218,8 +220,8 @@ class GuardedFuture:
             return None
         return record.outcome.error
 
-    def _look(self) -> KafkaGuardError | None:
-        """Return the error, and note that the application has seen it."""
+    def _seen_error(self) -> KafkaGuardError | None:
+        """Return the error, and mark it as seen by the application."""
         record = self._record()
         if record is None or record.outcome is None:
             return None

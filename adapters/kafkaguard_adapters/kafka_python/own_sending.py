@@ -72,18 +72,18 @@ class OwnSending(Sending):
         if not isinstance(made, FutureRecordMetadata):
             return made
         if made.is_done and made.failed():  # maybe before it was in any batch
-            self.shell.look(made)
+            self.shell.report_early(made)
         return GuardedFuture(made, self.driver)
 
     def follow(self, producer: Any) -> None:
         """Check every record that enters the client's buffer."""
-        look = weakref.WeakMethod(self.kept_out)
+        method_of = weakref.WeakMethod(self.kept_out)
 
         def kept_out(topic: str, partition: int, raw: Raw) -> Any:
-            this = look()  # the client's thread must not keep the guard alive
+            this = method_of()  # the client's thread must not keep the guard alive
             return None if this is None else this(topic, partition, raw)
 
-        moving.look_at_appends(producer, kept_out)
+        moving.check_appends(producer, kept_out)
 
     def kept_out(self, topic: str, partition: int, raw: Raw) -> Any:
         """Check a record before it enters the client's buffer.

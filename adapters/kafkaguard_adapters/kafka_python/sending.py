@@ -352,7 +352,7 @@ class Sending:
         error = errors.translate(inner.exception, api="Produce", topic=record.topic)
         if self.machine.on_reject(error) == "dead_letter":
             raw = self._bytes(error, record)
-        self.shell.look(inner, raw)
+        self.shell.report_early(inner, raw)
 
     # --- what an error means ------------------------------------------------------
 

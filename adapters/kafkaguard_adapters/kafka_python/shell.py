@@ -80,7 +80,7 @@ class Dying:
         self.acked = reading.acked(producer)
         self.refusals: dict[Any, Callable[[int], BaseException]] = {}
         self.in_flight: list[SourceBatch] = []
-        moving.hear_refusals(producer, self.refusals.__setitem__)
+        moving.report_late_refusals(producer, self.refusals.__setitem__)
 
 
 class KafkaPythonShell(Heard):
@@ -130,7 +130,7 @@ class KafkaPythonShell(Heard):
 
     # --- facts about batches ------------------------------------------------------
 
-    def begin_telling(self) -> None:
+    def begin_reporting(self) -> None:
         """Report the batches of the producer in use."""
         self.put_in_use(self.producer)
 
@@ -138,7 +138,7 @@ class KafkaPythonShell(Heard):
         """Send with this producer from now on, and report its batches."""
         self._generation += 1
         begin = self._weakly(producer, self._generation)
-        moving.tell_of_batches(producer, begin)
+        moving.report_batches(producer, begin)
         self._letters.follow(producer)
         moving.check_partitioner(producer, partial(told.not_there, errors))
         for source in reading.unfinished(producer):
@@ -198,13 +198,13 @@ class KafkaPythonShell(Heard):
     def _done(self, batch: SourceBatch, _: Any = None) -> None:
         """Report the outcome of a batch. A second report changes nothing."""
         try:
-            self._tell(batch)
+            self._report_end(batch)
         finally:  # not before: a batch that is not in _open must have been reported
             self._open.pop(batch.result, None)
 
-    def _tell(self, batch: SourceBatch) -> None:
-        base_offset, _timestamp, tell = batch.result.value
-        if tell is None:
+    def _report_end(self, batch: SourceBatch) -> None:
+        base_offset, _timestamp, error_at = batch.result.value
+        if error_at is None:
             follower, size = reading.follower(batch.source)
             if follower is not None:
                 self._ends[batch.place] = follower, base_offset + size - 1
@@ -213,10 +213,10 @@ class KafkaPythonShell(Heard):
             return
         refusals = batch.refusals()
         if not self.is_transactional:
-            self._look_at(batch, refusals[0].cause if refusals else None)
+            self._report_death(batch, refusals[0].cause if refusals else None)
         self._failed(batch, refusals)
 
-    def look(self, inner: Any, raw: Raw | None = None) -> None:
+    def report_early(self, inner: Any, raw: Raw | None = None) -> None:
         """Report the outcome of a failed record's batch, before the client's callback.
 
         Args:
@@ -234,7 +234,7 @@ class KafkaPythonShell(Heard):
                 self._began(lone)
                 self._failed(lone, lone.refusals())
 
-    def tell_done(self) -> None:
+    def report_ended(self) -> None:
         """Report all batches with an outcome, without waiting for client callbacks."""
         for batch in list(self._open.values()):
             if batch.result.is_done:
@@ -242,7 +242,7 @@ class KafkaPythonShell(Heard):
 
     # --- the death of a producer --------------------------------------------------
 
-    def _look_at(self, batch: SourceBatch, cause: BaseException | None) -> None:
+    def _report_death(self, batch: SourceBatch, cause: BaseException | None) -> None:
         """Report the death of a producer, if it has died by a failed batch or before.
 
         If the failed batch leaves a gap in the sequence numbers, the producer is
@@ -324,13 +324,13 @@ class KafkaPythonShell(Heard):
         for batch in batches:
             assert isinstance(batch, SourceBatch)
             base = self._base_offset(batch)
-            tell = (
+            error_at = (
                 None if self._dying is None else self._dying.refusals.get(batch.source)
             )
             if base is not None:
                 found[batch] = Answer(base + batch.before)
-            elif tell is not None:
-                found[batch] = Answer(refusals=batch.late_refusals(tell))
+            elif error_at is not None:
+                found[batch] = Answer(refusals=batch.late_refusals(error_at))
         return found
 
     def _base_offset(self, batch: SourceBatch) -> int | None:
@@ -409,7 +409,7 @@ class KafkaPythonShell(Heard):
         while self._retired:
             _close(self._retired.pop())
 
-    def may_pass(self, error: BaseException) -> bool:
+    def may_build_later(self, error: BaseException) -> bool:
         """Return whether building a producer may succeed later, after this error."""
         return isinstance(error, (RetriableError, OSError))
 
@@ -490,8 +490,15 @@ class KafkaPythonShell(Heard):
                 moving.give_up(batch.producer, batch.source, error)
 
     def attach(self, token: Any, record: Record) -> None:
-        """Attach the guard's record to the client's future, for the guarded future."""
+        """Let the guarded future read the outcome from the guard's record."""
         moving.attach(token, record)
+
+    def settle(self, record: Record) -> None:
+        """Do the same for a record that had its outcome at its first failure.
+
+        The guarded future reads the outcome of every other record already.
+        """
+        moving.attach(record.first_token, record)
 
     def is_own_thread(self) -> bool:
         """Return whether the caller is the client's own thread."""

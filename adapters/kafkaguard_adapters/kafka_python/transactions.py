@@ -377,7 +377,7 @@ class Transactions:
         try:
             yield
         except KafkaError as error:
-            self._shell.tell_done()
+            self._shell.report_ended()
             if isinstance(error, KafkaGuardError):
                 raise
             judged = self.judged(error, call)

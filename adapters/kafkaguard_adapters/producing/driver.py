@@ -114,9 +114,11 @@ class ThreadDriver(DriverBase):
         self.outside.start()
 
     def _died(self, cause: BaseException, place: Place | None) -> None:
-        self._tell(self.machine.died, cause, place, _now())
+        self._report_fact(self.machine.died, cause, place, _now())
 
-    def _tell(self, fact: Callable[..., Sequence[c.Command]], *what: Any) -> None:
+    def _report_fact(
+        self, fact: Callable[..., Sequence[c.Command]], *what: Any
+    ) -> None:
         with self._changed:
             self._queue(fact(*what))
             self._changed.notify_all()
@@ -161,10 +163,10 @@ class ThreadDriver(DriverBase):
                     pass  # the caller notifies all sends that wait
                 case _:
                     self._do(self._lane_of(command), partial(self._execute, command))
-        self.watch.look()
+        self.watch.wake()
 
     def _settle(self, record: Record) -> None:
-        self._shell.attach(record.first_token, record)
+        self._shell.settle(record)
         for call in record.shell or ():
             self.outside.put(call)
 
@@ -211,7 +213,7 @@ class ThreadDriver(DriverBase):
             self._lane_failed(error)
             found = execution.if_raised(error)
         if execution.reply is not None:
-            self._tell(execution.reply, found, _now())
+            self._report_fact(execution.reply, found, _now())
 
     # --- steps of commands: implements Hands --------------------------------------
 
@@ -249,13 +251,10 @@ class ThreadDriver(DriverBase):
         try:
             self._shell.succeed(locking_out)
         except BaseException as error:  # noqa: BLE001 - the machine decides about it
-            with self._changed:
-                self._queue(self._not_replaced(error))
-                self._changed.notify_all()
-            self.outside.start()
+            self._report_fact(self._not_replaced, error)
         else:
             self._why_not_replaced = None
-            self._tell(self.machine.replaced, _now())
+            self._report_fact(self.machine.replaced, _now())
             self.retire()
 
     def retire(self) -> None:
@@ -264,7 +263,7 @@ class ThreadDriver(DriverBase):
 
     def recreated(self) -> None:
         """Report that the client is about to be replaced for a transaction."""
-        self._tell(self.machine.recreated)
+        self._report_fact(self.machine.recreated)
 
     # --- sends that wait ----------------------------------------------------------
 
@@ -322,9 +321,9 @@ class ThreadDriver(DriverBase):
         else:
             call()
 
-    def look(self, token: Hashable) -> None:
+    def report_early(self, token: Hashable) -> None:
         """Report the failure of a record now, before the client's callback does."""
-        self._shell.look(token)
+        self._shell.report_early(token)
 
     def wait_until_settled(self, record: Record, timeout: float | None) -> bool:
         """Wait for a record's outcome; return whether there is one in time.
@@ -366,7 +365,7 @@ class ThreadDriver(DriverBase):
 
     def stop(self) -> None:
         """Accept no more records, and fail those that the client still holds."""
-        self._tell(self.machine.closing, _now())
+        self._report_fact(self.machine.closing, _now())
         if self.pending():
             self._shell.stop()
 
@@ -377,7 +376,7 @@ class ThreadDriver(DriverBase):
             deadline: How long to wait for callbacks, in monotonic seconds.
         """
         why = "the producer was closed before it was confirmed"
-        self._tell(self.machine.give_up, why, _now())
+        self._report_fact(self.machine.give_up, why, _now())
         self.watch.stop()
         self.outside.wait(deadline)
         self._retiring.wait(deadline)
@@ -420,7 +419,7 @@ class ThreadDriver(DriverBase):
         Args:
             why: The reason, for their errors.
         """
-        self._tell(self.machine.drop_waiting, why, _now())
+        self._report_fact(self.machine.drop_waiting, why, _now())
 
     def callback_raised(self, error: BaseException) -> None:
         """Keep the first exception of the application's callbacks."""
@@ -440,7 +439,7 @@ class ThreadDriver(DriverBase):
 
     def _tick(self) -> None:
         try:
-            self._tell(self.machine.tick, _now())
+            self._report_fact(self.machine.tick, _now())
         except Exception as error:  # noqa: BLE001 - else records would wait forever
             self._fault("a scheduled step of the delivery machine failed", error)
             time.sleep(_REST_S)

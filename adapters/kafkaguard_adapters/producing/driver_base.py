@@ -86,6 +86,6 @@ class DriverBase:
         return self.machine.not_replaced(
             error,
             time.monotonic(),
-            may_pass=self._shell.may_pass(error),
+            may_build_later=self._shell.may_build_later(error),
             awaited=self._waiting_sends > 0,
         )

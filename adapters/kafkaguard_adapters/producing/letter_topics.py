@@ -71,14 +71,14 @@ class LetterTopics:
         name = self._name_for(topic)
         if name not in self._looked_for and not self._is_for_letters(topic):
             self._looked_for.add(name)
-            start(self._look(name))
+            start(self._look_up(name))
 
     def _is_for_letters(self, topic: str) -> bool:
         """Return whether a topic's name is the name of a dead-letter topic."""
         before, after = self._affixes
         return topic.startswith(before) and topic.endswith(after)
 
-    async def _look(self, name: str) -> None:
+    async def _look_up(self, name: str) -> None:
         try:
             cluster = Cluster(self._settings(), self._make)
             try:

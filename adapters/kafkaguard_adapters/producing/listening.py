@@ -33,7 +33,7 @@ class Heard:
         """
         self._began, self._accepted, self._failed = began, accepted, failed
         self._died, self._fault = died, fault
-        self.begin_telling()
+        self.begin_reporting()
 
-    def begin_telling(self) -> None:
+    def begin_reporting(self) -> None:
         """Install hooks in the client, if they are needed to observe its batches."""

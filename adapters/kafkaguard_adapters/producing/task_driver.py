@@ -80,7 +80,7 @@ class TaskDriver(DriverBase):
         if self._letter_topics is not None:
             self._letter_topics.meet(batch.place.topic)
         if self._timer is None:
-            self._set_timer(batch.next_look)
+            self._set_timer(batch.next_check)
 
     def _accepted(self, batch: Batch) -> None:
         # Once a batch is often enough to find facts that are too old.
@@ -124,7 +124,7 @@ class TaskDriver(DriverBase):
             self._wake()
         if not commands:
             if self.machine.holds:  # the machine may have begun a timed wait
-                self._look_at_time()
+                self._adjust_timer()
             return
         self._commands.extend(commands)
         if self._is_busy:
@@ -141,7 +141,7 @@ class TaskDriver(DriverBase):
             self._is_busy = False
         if self._waiters:
             self._wake()
-        self._look_at_time()
+        self._adjust_timer()
 
     def _execute(self, command: c.Command) -> None:  # noqa: C901 - one case for each command
         match command:
@@ -295,10 +295,10 @@ class TaskDriver(DriverBase):
         self._shell.send_now()
         while self.machine.left(work) and await self._changes(deadline):
             self._shell.send_now()
-        await self.let_others_look()
+        await self.let_readers_run()
         return self.machine.left(work)
 
-    async def let_others_look(self) -> None:
+    async def let_readers_run(self) -> None:
         """Let coroutines that await a record's future run first."""
         for _ in range(3):  # gather() and shield() take a round each
             await asyncio.sleep(0)
@@ -333,18 +333,18 @@ class TaskDriver(DriverBase):
     def transaction_ended(self) -> None:
         """Record that the application knows the end of a transaction."""
         self.machine.transaction_ended()
-        self._shell.note_told()
+        self._shell.note_reported()
 
     def report(self, pending: int) -> DeliveryReport:
         """Return the counts since the last report."""
         self._shell.note_seen()
         report = self.machine.report(pending)
-        self._shell.note_told()
+        self._shell.note_reported()
         return report
 
     # --- time -------------------------------------------------------------------------
 
-    def _look_at_time(self) -> None:
+    def _adjust_timer(self) -> None:
         due = self.machine.next_due()
         if due is not None and (self._timer is None or due < self._timer_due):
             self._set_timer(due)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from kafkaguard._delivery.transaction import TransactionRun
 from kafkaguard.errors import KafkaGuardError
-from kafkaguard_adapters.producing.transaction_words import tell_aborted
+from kafkaguard_adapters.producing.transaction_words import say_aborted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -67,7 +67,7 @@ def transaction(calls: TransactionCalls, policy: Policy) -> Iterator[None]:
             except KafkaGuardError as failure:
                 error.add_note(f"besides, its transaction was not aborted: {failure}")
             else:
-                tell_aborted(error)
+                say_aborted(error)
         raise
     _make(run, calls, "commit")
 
@@ -87,7 +87,7 @@ def _make(run: TransactionRun, calls: TransactionCalls, call: Call) -> None:
             step = run.failed(error, time.monotonic(), can_ask_again=again)
             if step.do == "abort":
                 _make(run, calls, "abort")
-                tell_aborted(error)
+                say_aborted(error)
             if step.do != "again":
                 raise
         else:

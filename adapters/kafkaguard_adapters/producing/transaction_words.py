@@ -254,7 +254,7 @@ def stops(error: KafkaGuardError) -> bool:
     return error.verdict.action in (Action.FENCED, Action.CONFIGURE)
 
 
-def tell_aborted(error: BaseException) -> None:
+def say_aborted(error: BaseException) -> None:
     """Let an error say that its ``transaction()`` block has aborted the transaction.
 
     Args:

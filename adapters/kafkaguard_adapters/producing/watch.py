@@ -42,7 +42,7 @@ class Watch:
                 target=self._run, name="kafkaguard-watch", daemon=True
             ).start()
 
-    def look(self) -> None:
+    def wake(self) -> None:
         """Wake the thread, because the next step may be sooner than before."""
         self._sooner.set()
         self.begin()

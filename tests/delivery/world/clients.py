@@ -179,7 +179,7 @@ class ModelClient:
         else:
             window.items.append(item)
         item.window = window
-        window.due = window.next_look = self.world.clock.now + DELIVERY_S + GRACE_S
+        window.due = window.next_check = self.world.clock.now + DELIVERY_S + GRACE_S
         window.missing += 1
         if len(window.items) >= WINDOW_RECORDS:
             del self._windows[topic]

@@ -296,8 +296,8 @@ class World:
     def began(self, batch: Batch) -> None:
         """The client's listener: a batch has begun."""
         self.machine.began(batch)
-        if batch.next_look < self._ticks_at:
-            self._tick_at(batch.next_look)
+        if batch.next_check < self._ticks_at:
+            self._tick_at(batch.next_check)
 
     def accepted(self, batch: Batch) -> None:
         """The client's listener: all records of a batch were accepted."""
@@ -453,7 +453,7 @@ class World:
                 self.machine.not_replaced(
                     KafkaConnectionError("no broker"),
                     now,
-                    may_pass=self.rng.random() < 0.8,
+                    may_build_later=self.rng.random() < 0.8,
                     awaited=bool(self._blocked),
                 )
             )

@@ -175,19 +175,19 @@ class KafkaPython:
         """Read a record as a member of a group."""
         with self._consumer(servers, topic, group_id=_name()) as consumer:
             arm()
-            _until(lambda: consumer.poll(500))
+            _until(lambda: consumer.poll(WAIT_MS))
 
     def heartbeat(self, servers, topic, arm):
         """Stay in a group, and read the next record."""
         with self._consumer(
             servers, topic, group_id=_name(), heartbeat_interval_ms=100
         ) as consumer:
-            _until(lambda: consumer.poll(500))
+            _until(lambda: consumer.poll(WAIT_MS))
             met = arm()
             _until(lambda: consumer.poll(100) or met())
             with self._producer(servers) as producer:
                 producer.send(topic, b"value").get(WAIT_S)
-            _until(lambda: consumer.poll(500))
+            _until(lambda: consumer.poll(WAIT_MS))
 
 
 class Confluent:

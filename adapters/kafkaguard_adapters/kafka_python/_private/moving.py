@@ -37,7 +37,7 @@ def attach(inner: Any, record: Any) -> None:
     inner.value = record
 
 
-def tell_of_batches(producer: Any, tell: Callable[[Any], object]) -> None:
+def report_batches(producer: Any, report: Callable[[Any], object]) -> None:
     """Call a function with each new batch, before the batch can be sent.
 
     The client calls the replaced method while it holds the lock of the batch's
@@ -46,14 +46,14 @@ def tell_of_batches(producer: Any, tell: Callable[[Any], object]) -> None:
     incomplete = producer._accumulator._incomplete
     note = incomplete.add
 
-    def note_and_tell(batch: Any) -> None:
+    def note_and_report(batch: Any) -> None:
         note(batch)
-        tell(batch)
+        report(batch)
 
-    incomplete.add = note_and_tell
+    incomplete.add = note_and_report
 
 
-def look_at_appends(producer: Any, kept_out: Callable[[str, int, Raw], Any]) -> None:
+def check_appends(producer: Any, kept_out: Callable[[str, int, Raw], Any]) -> None:
     """Call a function with each record, in its final bytes, before it is in a batch.
 
     Args:
@@ -64,7 +64,7 @@ def look_at_appends(producer: Any, kept_out: Callable[[str, int, Raw], Any]) -> 
     accumulator = producer._accumulator
     append = accumulator.append
 
-    def look_and_append(
+    def check_and_append(
         tp: Any,
         timestamp_ms: Any,
         key: Any,
@@ -79,7 +79,7 @@ def look_at_appends(producer: Any, kept_out: Callable[[str, int, Raw], Any]) -> 
             return inner, False, False, False
         return append(tp, timestamp_ms, key, value, headers, now, abort_on_new_batch)
 
-    accumulator.append = look_and_append
+    accumulator.append = check_and_append
 
 
 def check_partitioner(producer: Any, make_error: Callable[..., Exception]) -> None:
@@ -115,21 +115,23 @@ def check_partitioner(producer: Any, make_error: Callable[..., Exception]) -> No
     producer._partition = choose_and_check
 
 
-def hear_refusals(producer: Any, tell: Callable[[Any, Any], object]) -> None:
+def report_late_refusals(producer: Any, report: Callable[[Any, Any], object]) -> None:
     """Report refusals of batches that the producer had already given up.
 
     Args:
         producer: The client's producer.
-        tell: Called with the batch, and a function from a record's index to its
+        report: Called with the batch, and a function from a record's index to its
             exception.
     """
     sender = producer._sender
     dispatch = sender._dispatch_error
 
-    def tell_and_dispatch(batch: Any, exception: Any, partition_response: Any) -> None:
+    def report_and_dispatch(
+        batch: Any, exception: Any, partition_response: Any
+    ) -> None:
         answer = partition_response
         if answer is not None and batch.final_state is not None:
-            tell(
+            report(
                 batch,
                 sender._record_exceptions_fn(
                     exception, answer.record_errors, answer.error_message
@@ -137,7 +139,7 @@ def hear_refusals(producer: Any, tell: Callable[[Any, Any], object]) -> None:
             )
         dispatch(batch, exception, partition_response)
 
-    sender._dispatch_error = tell_and_dispatch
+    sender._dispatch_error = report_and_dispatch
 
 
 def let_go(producer: Any) -> None:

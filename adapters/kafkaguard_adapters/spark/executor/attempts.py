@@ -58,24 +58,24 @@ class Attempts:
         self._sleep = sleep
         self._draw = draw
         self._machine: Machine | None = None
-        self._passing: dict[tuple[int, str | None], bool] = {}
+        self._may_be_tried: dict[tuple[int, str | None], bool] = {}
 
     def begin(self) -> None:
         """Count attempts from 0 again: earlier failures have their outcomes."""
         self._machine = None
 
-    def may_pass(self, failure: FailedRecord) -> bool:
+    def may_be_tried(self, failure: FailedRecord) -> bool:
         """Return whether a record can be sent again unchanged after a wait."""
         error, record = failure
         kind = error.code(), record.topic
-        if kind not in self._passing:
+        if kind not in self._may_be_tried:
             known, ruling = self._judged(error, record)
-            self._passing[kind] = (
+            self._may_be_tried[kind] = (
                 error.code() not in _OF_A_MATE
                 and known.verdict.written == "no"
                 and ruling.action in RETRIABLE_ACTIONS
             )
-        return self._passing[kind]
+        return self._may_be_tried[kind]
 
     def wait(self, failures: Sequence[FailedRecord]) -> None:
         """Wait until the next attempt.

@@ -209,13 +209,15 @@ class WindowDriver:
         """
         self._attempts.begin()
         left: list[FailedRecord] = []
-        while any(self._attempts.may_pass(failure) for failure in failed):
+        while any(self._attempts.may_be_tried(failure) for failure in failed):
             late: list[FailedRecord] = []
             if self._settings.policy.rescue != "any_order":
                 late, failed = overtaken(records, failed)
-            again = [failure for failure in failed if self._attempts.may_pass(failure)]
+            again = [
+                failure for failure in failed if self._attempts.may_be_tried(failure)
+            ]
             left += late
-            left += [each for each in failed if not self._attempts.may_pass(each)]
+            left += [each for each in failed if not self._attempts.may_be_tried(each)]
             failed = []
             if again:
                 self._attempts.wait(again)

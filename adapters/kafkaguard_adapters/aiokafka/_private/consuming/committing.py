@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from aiokafka.errors import KafkaError
 from aiokafka.protocol.commit import OffsetCommitRequest
 
-from kafkaguard._consuming.commits import may_pass
+from kafkaguard._consuming.commits import may_continue
 from kafkaguard_adapters.aiokafka.errors import errors
 from kafkaguard_adapters.consuming import refused_commits
 from kafkaguard_adapters.consuming.refused_commits import everywhere
@@ -50,13 +50,13 @@ class Committing:
 
     Args:
         consumer: The client's consumer, which has a group and was started.
-        tell: Called with the errors when a commit by the client itself has failed.
+        report: Called with the errors when a commit by the client itself has failed.
     """
 
-    def __init__(self, consumer: Any, tell: Callable[[Refused], None]) -> None:
+    def __init__(self, consumer: Any, report: Callable[[Refused], None]) -> None:
         self._subscription = consumer._subscription
         self._commit = consumer.commit
-        self._tell = tell
+        self._report = report
         coordinator = consumer._coordinator
         self._do = coordinator._do_commit_offsets
         self._send = coordinator._send_req
@@ -117,8 +117,8 @@ class Committing:
             await self._do(assignment, offsets)
         except KafkaError as error:
             refused = attempt.refused or everywhere(errors, offsets, error)
-            self._tell(refused)
-            if not may_pass(refused):  # a transient error must not end the client
+            self._report(refused)
+            if not may_continue(refused):  # a transient error must not end the client
                 raise
         finally:
             _ATTEMPT.reset(token)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kafkaguard.errors import KafkaGuardError
 
     #: Called with the errors of a refused commit, and whether the user made the commit.
-    Told = Callable[[dict[TopicPartition, KafkaGuardError], bool], None]
+    Report = Callable[[dict[TopicPartition, KafkaGuardError], bool], None]
 
 
 class _AnsweredError(KafkaError):  # type: ignore[misc]  # kafka-python is untyped
@@ -42,14 +42,14 @@ class Committing:
 
     Args:
         consumer: The client's consumer.
-        tell: Called with the errors of a failed commit that nobody waits for, on any
+        report: Called with the errors of a failed commit that nobody waits for, on any
             thread.
     """
 
-    def __init__(self, consumer: Any, tell: Told) -> None:
+    def __init__(self, consumer: Any, report: Report) -> None:
         self._subscription = consumer._subscription
         self._commit = consumer.commit
-        self._tell = tell
+        self._report = report
         coordinator = consumer._coordinator
         self._handle = coordinator._handle_offset_commit_response
         coordinator._handle_offset_commit_response = self._handle_response
@@ -110,7 +110,7 @@ class Committing:
         if not isinstance(outcome, Exception):
             return outcome
         if not getattr(outcome, "was_answered", False):
-            self._tell(
+            self._report(
                 everywhere(errors, offsets, outcome), id(offsets) in self._by_user
             )
         return errors.translate(outcome, api=OFFSET_COMMIT)
@@ -124,5 +124,5 @@ class Committing:
             if offsets is self._awaited:
                 raise _AnsweredError(refused) from error
             error.was_answered = True
-            self._tell(refused, id(offsets) in self._by_user)
+            self._report(refused, id(offsets) in self._by_user)
             raise
