@@ -46,17 +46,21 @@ def refuse(machine, now=0.0):
 
 
 def fail_letter(machine, commands, code):
-    """Fail the dead letter that these commands hold back, and return the commands."""
-    assert c.HoldSends(DEAD) in commands
-    (send,) = (each for each in machine.held(DEAD, 0.0) if isinstance(each, c.Send))
+    """Fail the dead letter that these commands send, and return the commands."""
+    (send,) = sends(commands)
     item = Item(send.records[0].raw, is_new=False)
     machine.sent(DEAD, [item], 0.0)
     return end(machine, item, DEAD, code, 0.0)
 
 
+def sends(commands):
+    """Return the commands that send a dead letter."""
+    return [each for each in commands if isinstance(each, c.Send)]
+
+
 def error_of(commands):
     """Return the error of the record that these commands settle; no letter is sent."""
-    assert not any(isinstance(each, c.HoldSends) for each in commands)
+    assert sends(commands) == []
     outcomes = [each.record.outcome for each in commands if isinstance(each, c.Settle)]
     assert [outcome.ending for outcome in outcomes] == ["failed"]
     return outcomes[0].error
@@ -79,7 +83,7 @@ def test_a_missing_topic_is_asked_for_again_after_a_second(machine):
     machine.size_limit(DEAD, MISSING, 0.0)
     assert str(MISSING) in str(error_of(refuse(machine, FRESH_S / 2)))
     assert c.AskSizeLimit(DEAD) in refuse(machine, FRESH_S)
-    assert c.HoldSends(DEAD) in machine.size_limit(DEAD, LIMIT, FRESH_S)
+    assert sends(machine.size_limit(DEAD, LIMIT, FRESH_S))
     assert c.AskSizeLimit(DEAD) not in refuse(machine, TTL_S)
 
 
