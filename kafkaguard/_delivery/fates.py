@@ -206,6 +206,9 @@ class Fates:
         if record.origin is not None:
             if self._may_go_without_time(record, error, now):
                 self.seal(record, refusal=error.code)
+            elif self._may_be_missing(error):
+                record.error = error
+                self.ask_size(record)
             else:
                 self._letter_failed(record, error)
             return
@@ -294,7 +297,7 @@ class Fates:
         )
         self.take_in(letter)
         if self._size_limits.is_known(topic, now):
-            self.seal(letter)
+            self.looked_up(letter)
         else:
             self.ask_size(letter)
 
@@ -324,8 +327,25 @@ class Fates:
             and now < letter.due
         )
 
+    def _may_be_missing(self, error: KafkaGuardError) -> bool:
+        """Return whether a dead letter may have failed for want of its topic."""
+        is_unclear = error.verdict.retriable or error.verdict.written == "maybe"
+        return is_unclear and not self._is_closed
+
+    def looked_up(self, letter: Record) -> None:
+        """Continue with a dead letter whose topic was looked up.
+
+        This is before it is sent, and again if it was not delivered: the topic may have
+        been deleted meanwhile.
+        """
+        why = self._size_limits.missing(letter.place.topic) or letter.error
+        if why is None:
+            self.seal(letter)
+        else:
+            self._letter_failed(letter, why)
+
     def seal(self, letter: Record, *, refusal: int | None = None) -> None:
-        """Build a dead letter, after its topic's size limit was looked up.
+        """Build a dead letter, with the size limit of its topic.
 
         Args:
             letter: The dead letter.

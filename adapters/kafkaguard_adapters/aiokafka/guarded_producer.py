@@ -102,7 +102,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
             check=self._check,
         )
         self._shell = AIOKafkaShell(
-            producer, self._builder, view.max_message_bytes, self._sending, self._use
+            producer, self._builder, view.size_limit, self._sending, self._use
         )
         self._driver = TaskDriver(self._shell, self._wish, view, loop)
         self._transactions = Transactions(self._shell, self._driver, policy)

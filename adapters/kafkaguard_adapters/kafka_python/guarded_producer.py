@@ -90,7 +90,7 @@ class GuardedProducer(ClusterCalls, GuardedClient):
         """Start with a producer, without records in flight."""
         view = self.cluster_view
         self._shell = shell = KafkaPythonShell(
-            producer, self._builder, view.max_message_bytes, self._sending
+            producer, self._builder, view.size_limit, self._sending
         )
         self._driver = ThreadDriver(shell, self._wish, view)
         self._transactions = Transactions(shell, self._driver)
