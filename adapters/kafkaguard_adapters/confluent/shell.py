@@ -29,7 +29,7 @@ from kafkaguard_adapters.confluent.windows import (
     Window,
     hashes,
 )
-from kafkaguard_adapters.producing import told
+from kafkaguard_adapters.producing import send_errors
 from kafkaguard_adapters.producing.reporting import ReportingShell
 from kafkaguard_adapters.wire.io_thread import run
 
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         Batch,
         Raw,
         Refusal,
+        SizeAnswer,
     )
     from kafkaguard._delivery.machine import DeliveryMachine
     from kafkaguard._delivery.records import Record
@@ -86,7 +87,7 @@ class ConfluentShell(ReportingShell):
         builder: Builds a replacement producer.
         settings: The producer's settings, as far as they are known.
         callbacks: Calls the application's callbacks.
-        max_bytes: Asks the cluster for ``max.message.bytes`` of a topic.
+        size_limit: Asks the cluster for ``max.message.bytes`` of a topic.
 
     Attributes:
         builder: See above.
@@ -104,7 +105,7 @@ class ConfluentShell(ReportingShell):
         builder: Builder,
         settings: ProducerSettings,
         callbacks: Callbacks,
-        max_bytes: Callable[[str], Coroutine[Any, Any, int | None]],
+        size_limit: Callable[[str], Coroutine[Any, Any, SizeAnswer]],
     ) -> None:
         self.errors: ClientErrors = errors
         self.client = client
@@ -115,7 +116,7 @@ class ConfluentShell(ReportingShell):
         self.windows: dict[str, Window] = {}
         self.builder = builder
         self._settings = settings
-        self._max_bytes = max_bytes
+        self._size_limit = size_limit
         #: The open window of each topic, for records that are sent again.
         self._again: dict[str, Window] = {}
         self._open: dict[Window, None] = {}
@@ -674,9 +675,9 @@ class ConfluentShell(ReportingShell):
             f"{limit}; nothing was sent. Send less, or raise that setting"
         )
 
-    def ask_size_limit(self, topic: str) -> int | None:
+    def ask_size_limit(self, topic: str) -> SizeAnswer:
         """Look up ``max.message.bytes``; None if it is unknown after a few seconds."""
-        return run(self._max_bytes(topic))
+        return run(self._size_limit(topic))
 
     def take_back(self, behind: Batch) -> None:
         """Do nothing: a record cannot be taken back."""
@@ -722,7 +723,7 @@ def _missing(
     """Return the error of a record for a partition; None: the topic has it."""
     if known is not None and partition in known:
         return None
-    return told.not_there(errors, topic, partition, known, theirs=error)
+    return send_errors.not_there(errors, topic, partition, known, theirs=error)
 
 
 def produce_of(client: Any) -> Callable[..., None]:

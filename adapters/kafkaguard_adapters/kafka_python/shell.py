@@ -22,7 +22,7 @@ from kafkaguard_adapters.kafka_python._private import moving, reading
 from kafkaguard_adapters.kafka_python.batches import LoneRecord, SourceBatch
 from kafkaguard_adapters.kafka_python.errors import errors
 from kafkaguard_adapters.kafka_python.future import record_of
-from kafkaguard_adapters.producing import told
+from kafkaguard_adapters.producing import send_errors
 from kafkaguard_adapters.producing.null_keys import LetterCheck
 from kafkaguard_adapters.producing.reporting import ReportingShell
 from kafkaguard_adapters.wire.io_thread import run
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from kafkaguard._delivery.facts import Batch, Raw
+    from kafkaguard._delivery.facts import Batch, Raw, SizeAnswer
     from kafkaguard._delivery.records import Record
     from kafkaguard._delivery.shell import ClientErrors
     from kafkaguard_adapters.building import Builder
@@ -83,7 +83,7 @@ class KafkaPythonShell(ReportingShell):
     Args:
         producer: The client's producer.
         builder: Builds the producer's successor.
-        max_bytes: Asks the cluster for ``max.message.bytes`` of a topic.
+        size_limit: Asks the cluster for ``max.message.bytes`` of a topic.
         letters: The checks and errors of ``send``, for dead letters.
 
     Attributes:
@@ -94,14 +94,14 @@ class KafkaPythonShell(ReportingShell):
         self,
         producer: Any,
         builder: Builder,
-        max_bytes: Callable[[str], Coroutine[Any, Any, int | None]],
+        size_limit: Callable[[str], Coroutine[Any, Any, SizeAnswer]],
         letters: LetterRules,
     ) -> None:
         self.errors: ClientErrors = errors
         self.producer = producer
         self.traits = traits_of(producer)
         self._builder = builder
-        self._max_bytes = max_bytes
+        self._size_limit = size_limit
         self._letters = letters
         #: Open batches, by the client's future of the batch. Written without a lock.
         self._open: dict[Any, SourceBatch] = {}
@@ -134,7 +134,7 @@ class KafkaPythonShell(ReportingShell):
         begin = self._weakly(producer, self._generation)
         moving.report_batches(producer, begin)
         self._letters.follow(producer)
-        moving.check_partitioner(producer, partial(told.not_there, errors))
+        moving.check_partitioner(producer, partial(send_errors.not_there, errors))
         for source in reading.unfinished(producer):
             if source.produce_future not in self._open:
                 begin(source, before=len(reading.records_in(source)))
@@ -464,9 +464,9 @@ class KafkaPythonShell(ReportingShell):
         """Return the size in bytes of a batch with this record only, compressed."""
         return reading.size_alone(self.producer, raw)
 
-    def ask_size_limit(self, topic: str) -> int | None:
+    def ask_size_limit(self, topic: str) -> SizeAnswer:
         """Look up ``max.message.bytes``; None if it is not available within 3 s."""
-        return run(self._max_bytes(topic))
+        return run(self._size_limit(topic))
 
     def take_back(self, behind: Batch) -> None:
         """Fail the batches that wait behind a failed batch and were never sent."""

@@ -151,7 +151,7 @@ def not_there(
     return errors.translate(theirs, message=text, verdict=verdict, **place)
 
 
-def send_raised(errors: ClientErrors, error: Exception, topic: Any) -> KafkaGuardError:
+def raised(errors: ClientErrors, error: Exception, topic: Any) -> KafkaGuardError:
     """Make the error for a record whose ``send`` raised an exception of another kind.
 
     The error does not contain the exception's text, which may quote the record.
@@ -184,7 +184,7 @@ def letter_error(
         return error
     if isinstance(error, theirs):
         return error_of(error, topic)
-    return send_raised(errors, error, topic)
+    return raised(errors, error, topic)
 
 
 def add_unreadable(error: KafkaGuardError, failure: Exception) -> None:
