@@ -368,12 +368,15 @@ class DeliveryMachine:
         if self._may_be_rescued(record, judgement, now):
             record.is_suspect = record.resent > 0 and not is_mate
             self._fates.queue_rescue(record)
-        elif self._lacks_size_limit(record, error):
-            self._fates.ask_size(record)
-        elif judgement.client_failed and record.due <= now:
-            self._fates.end(record, self._judge.not_in_time(error), now)
-        else:
-            self._fates.end(record, error, now)
+            return
+        if _is_oversize(record, error):
+            self._rounds.oversize.add(record.place.topic)
+            if not self._is_closing:
+                self._fates.ask_size(record)  # for the text of the error
+                return
+        if judgement.client_failed and record.due <= now:
+            error = self._judge.not_in_time(error)
+        self._fates.end(record, error, now)
 
     def _queue_attempt(
         self, record: Record, error: KafkaGuardError, now: float
@@ -400,14 +403,6 @@ class DeliveryMachine:
         if judgement.client_failed:
             return True
         return judgement.may_be_rescued and not record.is_alone
-
-    def _lacks_size_limit(self, record: Record, error: KafkaGuardError) -> bool:
-        """Return whether the topic's limit is needed for the text of the error."""
-        is_too_large = error.code == MESSAGE_TOO_LARGE
-        if not is_too_large or error.verdict.written != "no" or record.is_letter:
-            return False
-        self._rounds.oversize.add(record.place.topic)
-        return not self._is_closing
 
     # --- records that send() itself refuses -------------------------------------------
 
@@ -814,3 +809,9 @@ class DeliveryMachine:
     def report(self, pending: int) -> DeliveryReport:
         """Return the counts since the last report."""
         return self._books.report(pending)
+
+
+def _is_oversize(record: Record, error: KafkaGuardError) -> bool:
+    """Return whether a record of the application was refused for its size."""
+    is_too_large = error.code == MESSAGE_TOO_LARGE
+    return is_too_large and error.verdict.written == "no" and not record.is_letter

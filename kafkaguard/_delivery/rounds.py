@@ -125,8 +125,13 @@ class Rounds:
     def _go_on(self, topic: Topic, now: float) -> None:
         if self._lacks_hold(topic):
             self._begin(topic)
-        if not self._is_ready(topic, now) or self._pauses(topic, now):
-            return
+        if self._needs_size_limit(topic, now):
+            self.fates.ask_size_limit(topic.name)
+        elif self._is_ready(topic, now) and not self._pause_if_due(topic, now):
+            self._hand_over(topic, now)
+
+    def _hand_over(self, topic: Topic, now: float) -> None:
+        """Hand over a topic's next records, or free its sends if none is left."""
         group = self._next_group(topic, now)
         if not group:
             self._close(topic)
@@ -139,15 +144,20 @@ class Rounds:
             self.fates.happens(record, RecordEvent.SEND)
         self._emit(commands.Send(topic.name, tuple(group)))
 
+    def _needs_size_limit(self, topic: Topic, now: float) -> bool:
+        """Return whether the next records may be above a limit that is not known."""
+        is_known = self._size_limits.is_known
+        return (
+            topic.name in self.oversize
+            and topic.has_due
+            and not is_known(topic.name, now, FRESH_S)
+        )
+
     def _is_ready(self, topic: Topic, now: float) -> bool:
+        """Return whether nothing but the policy's wait delays the next records."""
         if topic.state is TopicState.OPEN:
             return topic.has_only_letters()
         if not topic.has_due:
-            return False
-        if topic.name in self.oversize and not self._size_limits.is_known(
-            topic.name, now, FRESH_S
-        ):
-            self.fates.ask_size_limit(topic.name)
             return False
         if topic.state is TopicState.DRAINING:
             return self._lines.is_quiet(topic.name) or now >= topic.until
@@ -155,8 +165,8 @@ class Rounds:
             return now >= topic.not_before or topic.is_empty
         return not topic.away or now >= topic.until
 
-    def _pauses(self, topic: Topic, now: float) -> bool:
-        """Let a topic wait if the policy or the breaker requires it."""
+    def _pause_if_due(self, topic: Topic, now: float) -> bool:
+        """Pause a topic if the policy or the breaker requires it; return whether."""
         if topic.state is TopicState.OPEN or topic.is_empty:
             return False
         if topic.not_before <= now:
@@ -180,7 +190,7 @@ class Rounds:
         """Return the records to hand over next; end those that must not be sent."""
         is_quiet = self._lines.is_quiet(topic.name)
         while group := topic.next_group():
-            group = [r for r in group if not self._is_ended(r, topic, now)]
+            group = [r for r in group if not self._end_if_hopeless(r, topic, now)]
             group = self._without_superseded(group, now)
             if group:
                 for record in group:
@@ -189,7 +199,8 @@ class Rounds:
         self.oversize.discard(topic.name)
         return []
 
-    def _is_ended(self, record: Record, topic: Topic, now: float) -> bool:
+    def _end_if_hopeless(self, record: Record, topic: Topic, now: float) -> bool:
+        """End a record that is too late or too large; return whether it was ended."""
         assert record.raw is not None
         if record.due <= now:
             self.expire(record, now)

@@ -30,7 +30,8 @@ from kafkaguard_adapters.aiokafka.view import view_of
 from kafkaguard_adapters.asking.cluster_calls import AsyncClusterCalls
 from kafkaguard_adapters.building import Builder
 from kafkaguard_adapters.client_errors import OF_PARENT
-from kafkaguard_adapters.producing import forks, told
+from kafkaguard_adapters.forks import at_fork
+from kafkaguard_adapters.producing import told
 from kafkaguard_adapters.producing.null_keys import AwaitedNullKeyCheck
 from kafkaguard_adapters.producing.policies import check_transactional
 from kafkaguard_adapters.producing.task_driver import TaskDriver
@@ -79,7 +80,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
         self._wish = wish
         self._is_forked = self._is_stopped = False
         self._begin(producer)
-        forks.watch(self)
+        at_fork(self)
 
     def _begin(self, producer: Any) -> None:
         """Set up everything for a client, with no record pending."""

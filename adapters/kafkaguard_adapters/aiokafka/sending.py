@@ -289,7 +289,7 @@ class Sending:
         if isinstance(error, IllegalOperation) and self.shell.is_transactional:
             raise self.transactions.error_of(error, topic) from error
         if not isinstance(error, KafkaError):
-            self.transactions.refused_at_once(told.not_taken(errors, error, topic))
+            self.transactions.refused_at_once(told.send_raised(errors, error, topic))
             raise error
         has_died = client is not self._client or self.shell.death is not None
         if isinstance(error, ProducerClosed) or has_died:
@@ -373,11 +373,7 @@ class Sending:
 
     def not_sent(self, error: Exception, topic: str) -> Exception:
         """Return the error of a dead letter that the client did not accept."""
-        if isinstance(error, PartitionNotThereError):
-            return error
-        if isinstance(error, KafkaError):
-            return self.error_of(error, topic)
-        return told.not_taken(errors, error, topic)
+        return told.letter_error(errors, error, topic, KafkaError, self.error_of)
 
     def error_of(self, error: KafkaError, topic: str) -> KafkaGuardError:
         """Return the error for a record that the client did not accept."""

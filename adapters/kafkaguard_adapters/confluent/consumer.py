@@ -22,7 +22,7 @@ from kafkaguard._consuming.machine import (
     OFFSET_FETCH,
     OUT_OF_RANGE,
     ConsumerMachine,
-    Refusal,
+    ReadRefusal,
 )
 from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.asking.cluster_calls import TIMEOUT_S
@@ -304,7 +304,7 @@ class GuardedConsumer(BlockingConsumer):
             where = {"partition": partition}
         if topic is not None:
             where |= {"api": FETCH, "topic": topic}
-        self._driver.handed_over(place, errors.translate(error, **where))
+        self._driver.error_returned(place, errors.translate(error, **where))
         self._driver.tell()
 
     def _do_due(self) -> None:
@@ -343,13 +343,13 @@ class GuardedConsumer(BlockingConsumer):
     def _hear_error(self, error: KafkaError) -> None:
         """Record an error that concerns no record; called while the user polls."""
         known = errors.translate(error, context={"phase": "background"})
-        self._driver.handed_over(None, known)
+        self._driver.error_returned(None, known)
 
     def _hear_reset(self, place: Place, asked: int) -> None:
         """Record that librdkafka resets a position; called while the user polls."""
         position = self._shell.was_reset(place, asked)
         if position is not None:
-            self._driver.refused(place, Refusal(OUT_OF_RANGE, position=position))
+            self._driver.refused(place, ReadRefusal(OUT_OF_RANGE, position=position))
             self._shell.go_back(place)
 
     # --- assignment -------------------------------------------------------------------

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkaguard._consuming import commands as c
-from kafkaguard._consuming.machine import Refusal
+from kafkaguard._consuming.machine import ReadRefusal
 from kafkaguard._retries.events import emit
 from kafkaguard.errors import ClientStateError, KafkaGuardError
 from kafkaguard_adapters.consuming import questions
@@ -96,7 +96,7 @@ class Driver:
 
     # --- facts from the shell ---------------------------------------------------------
 
-    def refused(self, place: TopicPartition, refusal: Refusal) -> None:
+    def refused(self, place: TopicPartition, refusal: ReadRefusal) -> None:
         """Report that a read was refused."""
         self._do(self.machine.refused(place, refusal, self._clock()))
 
@@ -104,9 +104,11 @@ class Driver:
         """Report that a read of a partition that waits has succeeded."""
         self._do(self.machine.answered(place, position, self._clock()))
 
-    def handed_over(self, place: TopicPartition | None, error: KafkaGuardError) -> None:
+    def error_returned(
+        self, place: TopicPartition | None, error: KafkaGuardError
+    ) -> None:
         """Report that the client returned an error instead of a record."""
-        self._do(self.machine.handed_over(place, error))
+        self._do(self.machine.error_returned(place, error))
 
     def startless(self, error: KafkaGuardError) -> None:
         """Report that the client could not look up committed offsets, and gave up."""
@@ -229,7 +231,7 @@ class Driver:
                 "detect those that cannot be read: %s",
                 answer,
             )
-        return self.machine.probed(place, Refusal(None), now)
+        return self.machine.probed(place, ReadRefusal(None), now)
 
     def later(self, turn: Turn) -> None:
         """Queue a fact from a thread of the client for the user's thread."""

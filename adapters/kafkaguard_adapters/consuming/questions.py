@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kafkaguard._cluster.offsets import EARLIEST, LATEST
-from kafkaguard._consuming.machine import FETCH, LIST_OFFSETS, Refusal
+from kafkaguard._consuming.machine import FETCH, LIST_OFFSETS, ReadRefusal
 from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.asking.cluster_calls import AsyncReportCalls
 from kafkaguard_adapters.asking.fetch_probe import probe
@@ -77,7 +77,7 @@ async def _committed(
 
 async def probe_of(
     view: ClusterView, place: TopicPartition, position: int | None, start: Start
-) -> Refusal | None:
+) -> ReadRefusal | None:
     """Read at a position, or where the consumer begins if it has no position yet.
 
     Returns:
@@ -101,5 +101,5 @@ async def probe_of(
 
 def _refusal(
     error: KafkaGuardError | None, position: int | None, api: str = FETCH
-) -> Refusal | None:
-    return None if error is None else Refusal(error.code, api, position, error)
+) -> ReadRefusal | None:
+    return None if error is None else ReadRefusal(error.code, api, position, error)

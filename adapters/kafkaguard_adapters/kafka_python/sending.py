@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from kafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 
 from kafkaguard._delivery.facts import Place
-from kafkaguard._delivery.judging import add_words
 from kafkaguard._verdicts.classification import classify
 from kafkaguard.errors import PartitionNotThereError
 from kafkaguard_adapters.kafka_python import transaction_errors
@@ -266,12 +265,7 @@ class Sending:
         try:
             return reading.serialized(self.shell.producer, record)
         except Exception as failure:  # noqa: BLE001 - it becomes the record's outcome
-            # Not the text of the exception, which may contain the record.
-            add_words(
-                error,
-                "no dead letter was sent: the record's bytes could not be read "
-                f"({type(failure).__name__})",
-            )
+            told.add_unreadable(error, failure)
             return None
 
     def _not_accepted(
@@ -302,7 +296,7 @@ class Sending:
                 return self.send(*record, timeout=timeout)
             self.transactions.refused_at_once(missing)
             return self._refused(missing, record)
-        self.transactions.refused_at_once(told.not_taken(errors, error, record.topic))
+        self.transactions.refused_at_once(told.send_raised(errors, error, record.topic))
         raise error
 
     def _lacks(self, error: ValueError, producer: Any, record: SendArguments) -> bool:
@@ -356,22 +350,17 @@ class Sending:
 
     # --- what an error means ------------------------------------------------------
 
-    def check(self, topic: str, key: Any) -> None:
-        """Check a dead letter for a null key.
+    def check_letter(self, topic: str, key: bytes | None) -> None:
+        """Refuse a dead letter without a key for a compacted topic.
 
         Raises:
-            InvalidRecordKeyError: The dead letter has no key and its topic is
-                compacted.
+            InvalidRecordKeyError: The topic is compacted and the key is missing.
         """
         self.null_keys.check(topic, key, None, None)
 
     def not_sent(self, error: Exception, topic: str) -> Exception:
         """Make the error for a dead letter that the client did not take."""
-        if isinstance(error, PartitionNotThereError):
-            return error
-        if isinstance(error, KafkaError):
-            return self.error_of(error, topic)
-        return told.not_taken(errors, error, topic)
+        return told.letter_error(errors, error, topic, KafkaError, self.error_of)
 
     def error_of(
         self,

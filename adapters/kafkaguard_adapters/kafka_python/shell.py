@@ -23,7 +23,8 @@ from kafkaguard_adapters.kafka_python.batches import LoneRecord, SourceBatch
 from kafkaguard_adapters.kafka_python.errors import errors
 from kafkaguard_adapters.kafka_python.future import record_of
 from kafkaguard_adapters.producing import told
-from kafkaguard_adapters.producing.listening import Heard
+from kafkaguard_adapters.producing.null_keys import LetterCheck
+from kafkaguard_adapters.producing.reporting import ReportingShell
 from kafkaguard_adapters.wire.io_thread import run
 
 if TYPE_CHECKING:
@@ -49,15 +50,8 @@ _POLL_S = 0.01
 _ESTIMATE_BYTES = 21
 
 
-class LetterRules(Protocol):
+class LetterRules(LetterCheck, Protocol):
     """The checks and errors of ``send``, for dead letters."""
-
-    def check(self, topic: str, key: Any) -> None:
-        """Check a dead letter for a null key, which would fail its whole batch.
-
-        Raises:
-            InvalidRecordKeyError: The key is missing and the topic is compacted.
-        """
 
     def follow(self, producer: Any) -> None:
         """Check the records of a client that is put in use."""
@@ -83,7 +77,7 @@ class Dying:
         moving.report_late_refusals(producer, self.refusals.__setitem__)
 
 
-class KafkaPythonShell(Heard):
+class KafkaPythonShell(ReportingShell):
     """The shell of a ``KafkaProducer``.
 
     Args:
@@ -180,7 +174,7 @@ class KafkaPythonShell(Heard):
             parent.in_parts += len(batch.inners)
             if parent.in_parts >= len(parent.inners):
                 self._open.pop(parent.result, None)
-        self._began(batch)
+        self._report_began(batch)
         # The future of a batch never fails: its value has the outcome of each record.
         batch.result.add_callback(partial(self._done, batch))
 
@@ -209,12 +203,12 @@ class KafkaPythonShell(Heard):
             if follower is not None:
                 self._ends[batch.place] = follower, base_offset + size - 1
             batch.base_offset = base_offset + batch.before
-            self._accepted(batch)
+            self._report_accepted(batch)
             return
         refusals = batch.refusals()
         if not self.is_transactional:
-            self._report_death(batch, refusals[0].cause if refusals else None)
-        self._failed(batch, refusals)
+            self._check_death(batch, refusals[0].cause if refusals else None)
+        self._report_failed(batch, refusals)
 
     def report_early(self, inner: Any, raw: Raw | None = None) -> None:
         """Report the outcome of a failed record's batch, before the client's callback.
@@ -231,8 +225,8 @@ class KafkaPythonShell(Heard):
         with self._lock:
             if record_of(inner) is None and inner.failed():
                 lone = LoneRecord(inner, raw)
-                self._began(lone)
-                self._failed(lone, lone.refusals())
+                self._report_began(lone)
+                self._report_failed(lone, lone.refusals())
 
     def report_ended(self) -> None:
         """Report all batches with an outcome, without waiting for client callbacks."""
@@ -242,7 +236,7 @@ class KafkaPythonShell(Heard):
 
     # --- the death of a producer --------------------------------------------------
 
-    def _report_death(self, batch: SourceBatch, cause: BaseException | None) -> None:
+    def _check_death(self, batch: SourceBatch, cause: BaseException | None) -> None:
         """Report the death of a producer, if it has died by a failed batch or before.
 
         If the failed batch leaves a gap in the sequence numbers, the producer is
@@ -270,7 +264,7 @@ class KafkaPythonShell(Heard):
                 return
             if self._dying is None:
                 self._dying = Dying(producer)
-        self._died(cause, where)
+        self._report_died(cause, where)
 
     def is_dead(self, producer: Any) -> bool:
         """Return whether a producer can deliver nothing any more; report it if so."""
@@ -358,7 +352,7 @@ class KafkaPythonShell(Heard):
             return None
         return self._dying.acked.get(batch.source.topic_partition, -1)
 
-    def succeed(self, locking_out: Batch | None) -> None:
+    def put_successor_in_use(self, locking_out: Batch | None) -> None:
         """Build a successor and put it in use.
 
         Args:
@@ -431,7 +425,7 @@ class KafkaPythonShell(Heard):
         topic, raw = record.place.topic, record.raw
         assert raw is not None
         if record.is_letter:
-            self._letters.check(topic, raw.key)
+            self._letters.check_letter(topic, raw.key)
         while True:
             producer = self.producer
             try:

@@ -227,12 +227,12 @@ class ThreadDriver(DriverBase):
         """Give records to the client, one after the other; return tokens or errors."""
         over = HandedOver()
         for record in records:
-            if over.is_late(record):
+            if over.skip_letter(record):
                 continue
             try:
                 token = self._shell.hand_over(record, record.due)
             except BaseException as error:  # noqa: BLE001 - the machine decides about it
-                over.failed(error)
+                over.not_taken(error)
             else:
                 over.handed.append(token)
         return over.handed
@@ -249,7 +249,7 @@ class ThreadDriver(DriverBase):
     def replace(self, locking_out: Batch | None) -> None:
         """Build a successor, and report success or failure to the machine."""
         try:
-            self._shell.succeed(locking_out)
+            self._shell.put_successor_in_use(locking_out)
         except BaseException as error:  # noqa: BLE001 - the machine decides about it
             self._report_fact(self._not_replaced, error)
         else:
@@ -292,11 +292,15 @@ class ThreadDriver(DriverBase):
             self._waiting_sends += 1
             try:
                 while self.is_held(topic):
-                    if self._is_lost(has_asked=has_asked):
+                    lost = self.machine.lost
+                    if lost is None:
+                        if not self._changed.wait(max(0.0, deadline - _now())):
+                            raise self._still_held(topic, limit)
+                    elif has_asked:
+                        raise self._without_successor(lost)
+                    else:
                         has_asked = True
                         self._queue(self.machine.wanted(_now()))
-                    elif not self._changed.wait(max(0.0, deadline - _now())):
-                        raise self._still_held(topic, limit)
             finally:
                 self._waiting_sends -= 1
         self.outside.start()

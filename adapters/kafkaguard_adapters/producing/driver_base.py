@@ -61,16 +61,9 @@ class DriverBase:
         holds = self.machine.holds
         return None in holds or topic in holds
 
-    def _is_lost(self, *, has_asked: bool) -> bool:
-        """Return whether a send that waits must ask for a successor of the client.
-
-        Raises:
-            KafkaGuardError: It has asked, and no successor could be built.
-        """
-        lost = self.machine.lost
-        if lost is not None and has_asked:
-            raise told.without_successor(self._shell.errors, lost)
-        return lost is not None
+    def _without_successor(self, lost: BaseException) -> KafkaGuardError:
+        """Make the error of a send that has asked for a successor in vain."""
+        return told.without_successor(self._shell.errors, lost)
 
     def _still_held(self, topic: str, limit: TimeLimit) -> KafkaGuardError:
         is_client_replaced = None in self.machine.holds
