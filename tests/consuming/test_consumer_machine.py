@@ -312,6 +312,19 @@ def test_a_probe_that_does_not_reach_a_broker_holds_nothing():
     assert one.waiting() == {}
 
 
+@pytest.mark.parametrize("shows_answers", [True, False])
+def test_a_hold_that_is_a_pause_of_the_client_is_left_to_the_user(shows_answers):
+    """Where it is not, the partition is freed, and the user's pause stays."""
+    one = machine(shows_answers=shows_answers)
+    one.user_pauses([P[0]])
+    one.refused(P[0], ReadRefusal(6, position=7), 0.0)
+    freed = c.Free(P[0]) in [
+        *one.tick(one.next_due),
+        *one.probed(P[0], None, 9.0),
+    ]
+    assert shows_answers == freed
+
+
 def test_the_users_own_pauses_are_never_touched():
     """A partition that the user paused is not freed, one that waits not resumed."""
     one = machine(shows_answers=False)

@@ -8,61 +8,13 @@ from kafka.errors import IllegalStateError, for_code
 from kafkaguard import Action, errors
 from kafkaguard._delivery import commands as c
 from kafkaguard._delivery.dead_letters import NO_ROOM
-from kafkaguard._delivery.facts import Place, Raw, Refusal, Traits
+from kafkaguard._delivery.facts import Place, Refusal
 from kafkaguard._delivery.judging import Judge, RefusalFacts
-from kafkaguard._delivery.machine import DeliveryMachine
 from kafkaguard._delivery.report import CallbackError, DeliveryReport
 from kafkaguard._delivery.sizes import NUMBER_STEPS, headers_size
+from tests.delivery.told import HERE, begun, machine_of, only, refusals, resent, traits
 from tests.delivery.world.batches import Item, Items
 from tests.delivery.world.words import PlainErrors, PlainPolicy
-
-HERE = Place("t", 0)
-
-
-def traits(**more):
-    """Make the traits of a client."""
-    return Traits("model", 30.0, "delivery.timeout", **more)
-
-
-def machine_of(policy=None, **more):
-    """Make a machine whose client has these traits."""
-    policy = policy or PlainPolicy()
-    return DeliveryMachine(
-        traits(**more), policy, PlainErrors(), size_alone=lambda _: None
-    )
-
-
-def begun(machine, count=1):
-    """Begin a batch."""
-    batch = Items(HERE, (0, 0), 31.0)
-    items = (Item(Raw(b"k", b"%d:good" % n), is_new=True) for n in range(count))
-    batch.items = [*items]
-    machine.began(batch)
-    return batch
-
-
-def refusals(batch, code, blame="unknown", **more):
-    """Refuse all records of a batch."""
-    return [
-        Refusal(item, n, for_code(code)(), blame, "answered", **more)
-        for n, item in enumerate(batch.items)
-    ]
-
-
-def resent(machine, batch, **more):
-    """Refuse a batch, and have its records handed over; return them and their batch."""
-    machine.failed(batch, refusals(batch, 19, **more), 0.0)
-    [send] = [told for told in machine.held("t", 0.0) if isinstance(told, c.Send)]
-    again = Items(HERE, (0, 1), 31.0)
-    again.items = [Item(record.raw, is_new=False) for record in send.records]
-    machine.began(again)
-    return send.records, again
-
-
-def only(kind, commands):
-    """Return the only command of a kind."""
-    [command] = [each for each in commands if isinstance(each, kind)]
-    return command
 
 
 class TestBatches:
@@ -209,7 +161,7 @@ def judged(code, blame, sent, *, alone=False, **more):
     return Judge(traits(), PlainErrors()).judge(refusal, RefusalFacts(HERE, 1, alone))
 
 
-def test_a_record_that_failed_alone_is_not_innocent():
+def test_a_record_that_failed_alone_is_to_blame():
     """Whatever the answer is, it is about this record."""
     assert judged(19, "unknown", "answered").may_be_rescued
     assert not judged(19, "unknown", "answered", alone=True).may_be_rescued

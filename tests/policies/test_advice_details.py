@@ -154,6 +154,11 @@ def test_a_setting_without_effect_is_doubted(settings, said):
         ({}, {}, False),
         ({"when": {"topic": "orders"}}, {"on_reject": "dead_letter"}, False),
         (
+            {"when": {"topic": "{topic}.x"}},
+            {"on_reject": "dead_letter", "dead_letter": {"topic": "{topic}.x"}},
+            False,
+        ),
+        (
             {},
             {"on_reject": "dead_letter", "dead_letter": {"topic": "{topic}.x"}},
             False,
@@ -165,7 +170,7 @@ def test_a_dead_letter_topic_has_no_dead_letters(override, settings, doubted):
     one = {"when": {"topic": "dead"}, "max_attempts": 2, **override}
     settings = {"dead_letter": {"topic": "dead"}, **settings}
     found = doubts(RetryPolicy(overrides=[one], **settings))
-    assert doubted == any("overrides[0] is about topic dead" in each for each in found)
+    assert doubted == any("overrides[0] is about topic" in each for each in found)
 
 
 @pytest.mark.parametrize("preset", presets())

@@ -152,6 +152,13 @@ def test_table_json_and_picture_of_every_preset(name):
     assert rows + 1 == len(list(picture.iter(f"{svg}circle")))
 
 
+@pytest.mark.parametrize("name", ["seed", "runs", "limit"])
+def test_what_is_no_whole_number_is_refused(name):
+    """By its name."""
+    with pytest.raises(TypeError, match=name):
+        RetryPolicy().preview(**{name: 2.5})
+
+
 @pytest.mark.parametrize("wrong", [{"runs": 1}, {"limit": 0}])
 def test_too_little_is_refused(wrong):
     """No percentile of one number, no table without rows."""
