@@ -73,6 +73,8 @@ def test_the_schema_tells_editors_the_bounds():
     number, word = settings["max_attempts"]["anyOf"]
     assert number == {"type": "integer", "minimum": 1, "maximum": 10_000}
     assert word == {"const": "unbounded"}
+    told = settings["max_attempts"]["description"]
+    assert told == "How many attempts, the first one included."
     assert schema["title"] == "kafkaguard retry policy"
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
 
