@@ -73,7 +73,7 @@ def test_who_is_only_a_mate_of_the_record_to_blame(code, blame, more, known, is_
     found = judged(code, blame, known=known, **more)
     is_one = isinstance(found.error, errors.BatchMateRefusedError)
     assert is_mate == is_one
-    assert is_mate == (found.innocent and is_one)
+    assert is_mate == (found.may_be_rescued and is_one)
     assert is_one or found.error.code == code
 
 
@@ -103,7 +103,11 @@ def test_a_hole_in_the_sequence_is_the_clients_fault(code, first_try):
     """If the batch was sent once only; later attempts may follow one that was lost."""
     found = judged(code, "batch", first_try=first_try)
     is_hole = first_try is True
-    assert (is_hole, is_hole, False) == (found.unsent, found.innocent, found.later)
+    assert (is_hole, is_hole, False) == (
+        found.client_failed,
+        found.may_be_rescued,
+        found.may_be_tried,
+    )
 
 
 @pytest.mark.parametrize(
@@ -112,14 +116,14 @@ def test_a_hole_in_the_sequence_is_the_clients_fault(code, first_try):
 )
 def test_the_policy_tries_again_what_was_certainly_not_written(code, first_try, later):
     """Where the only attempt of the client had this answer, which may pass."""
-    assert later == judged(code, first_try=first_try).later
+    assert later == judged(code, first_try=first_try).may_be_tried
 
 
 def test_an_earlier_attempt_without_an_answer_leaves_it_in_doubt():
     """Whatever the last answer is."""
     found = judged(87, was_unanswered=True, null_key=True)
     assert found.error.verdict.action is Action.IN_DOUBT
-    assert (found.innocent, found.later) == (False, False)
+    assert (found.may_be_rescued, found.may_be_tried) == (False, False)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +138,7 @@ def test_a_record_whose_time_was_over(sent, first_try, written, words, later):
     """Whether it was sent decides; the setting and its value are named."""
     late = {"expired": True, "first_try": first_try}
     found = judged(KafkaTimeoutError(), "client", sent, **late)
-    assert (found.error.verdict.written, found.later) == (written, later)
+    assert (found.error.verdict.written, found.may_be_tried) == (written, later)
     said = f"no outcome within 30 s (delivery.timeout); {words}"
     assert said in str(found.error)
 
@@ -144,8 +148,8 @@ def test_a_record_that_was_never_sent_has_the_clients_own_error():
     own = errors.ClientTimeoutError("no such topic", topic="t")
     assert judged(own, "record", "never").error is own
     found = judged(19, "record", "never")
-    assert (found.error.code, found.error.topic, found.later) == (19, "t", True)
-    assert not judged(10, "record", "never").later
+    assert (found.error.code, found.error.topic, found.may_be_tried) == (19, "t", True)
+    assert not judged(10, "record", "never").may_be_tried
 
 
 @pytest.mark.parametrize(
@@ -190,7 +194,9 @@ def test_a_transaction_aborts_with_its_records():
         for each in ((10, "record"), (87, "mate"), (IllegalStateError(), "client"))
     ]
     assert [each.error.verdict.action for each in found] == [Action.ABORT] * 3
-    assert not any(each.innocent or each.later or each.unsent for each in found)
+    assert not any(
+        each.may_be_rescued or each.may_be_tried or each.client_failed for each in found
+    )
     assert "its transaction has failed" in str(found[-1].error)
 
 

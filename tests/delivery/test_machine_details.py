@@ -209,17 +209,17 @@ def judged(code, blame, sent, *, alone=False, **more):
     return Judge(traits(), PlainErrors()).judge(refusal, RefusalFacts(HERE, 1, alone))
 
 
-def test_a_record_that_failed_alone_is_not_innocent():
+def test_a_record_that_failed_alone_is_not_rescued():
     """Whatever the answer is, it is about this record."""
-    assert judged(19, "unknown", "answered").innocent
-    assert not judged(19, "unknown", "answered", alone=True).innocent
+    assert judged(19, "unknown", "answered").may_be_rescued
+    assert not judged(19, "unknown", "answered", alone=True).may_be_rescued
 
 
 def test_what_ends_all_is_told_of_records_that_never_left():
     """One that was sent without an answer may be written all the same."""
     assert judged(90, "client", "never").error.code == 90
     assert judged(90, "client", "maybe").error.verdict.action is Action.IN_DOUBT
-    assert not judged(90, "client", "never").unsent
+    assert not judged(90, "client", "never").client_failed
 
 
 @pytest.mark.parametrize(
