@@ -132,7 +132,8 @@ class Fates:
         """Queue a record for its topic's next round, outside the policy's attempts."""
         self.happens(record, RecordEvent.QUEUE)
         topic = record.place.topic
-        self.tell(RetryEvent, topic, number=2, wait=0.0, action=Action.RETRY)
+        number = record.resent + 2  # the first attempt is number 1
+        self.tell(RetryEvent, topic, number=number, wait=0.0, action=Action.RETRY)
         self._queue(record)
 
     def queue_attempt(self, record: Record, error: KafkaGuardError, now: float) -> bool:

@@ -818,7 +818,10 @@ class DeliveryMachine:
         return bool(self.holds or self._rounds.topics or self._fates.open)
 
     def failed_and_open(self) -> int:
-        """Count the records that have failed and have no outcome yet."""
+        """Count the records that have failed and have no outcome yet.
+
+        Called without the driver's lock; the copy is one step of the interpreter.
+        """
         return sum(not record.is_letter for record in self._fates.open.copy())
 
     def has_unseen(self) -> bool:

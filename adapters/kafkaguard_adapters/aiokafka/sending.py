@@ -34,8 +34,8 @@ from kafkaguard_adapters.aiokafka._private.producing import moving, reading
 from kafkaguard_adapters.aiokafka.errors import errors
 from kafkaguard_adapters.client_errors import recast
 from kafkaguard_adapters.producing import send_errors
-from kafkaguard_adapters.producing.barrier import TimeLimit
 from kafkaguard_adapters.producing.null_keys import is_disguise
+from kafkaguard_adapters.producing.time_limit import TimeLimit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

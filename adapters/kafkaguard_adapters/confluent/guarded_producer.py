@@ -26,10 +26,10 @@ from kafkaguard_adapters.confluent.stand_in import QueuedStandIn
 from kafkaguard_adapters.confluent.transactions import Transactions
 from kafkaguard_adapters.confluent.view import view_of
 from kafkaguard_adapters.producing import send_errors
-from kafkaguard_adapters.producing.barrier import TimeLimit
 from kafkaguard_adapters.producing.driver import ThreadDriver
 from kafkaguard_adapters.producing.forks import ForkGuard
 from kafkaguard_adapters.producing.null_keys import NullKeyCheck
+from kafkaguard_adapters.producing.time_limit import TimeLimit
 from kafkaguard_adapters.producing.transaction_block import transaction
 from kafkaguard_adapters.stand_in import GuardedClient
 
@@ -81,7 +81,7 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         self._shell = shell = ConfluentShell(
             client, self._builder, settings, callbacks, view.size_limit
         )
-        self._driver = driver = ThreadDriver(shell, self._wish, view, shell)
+        self._driver = driver = ThreadDriver(shell, self._wish, shell, view)
         facts = view.topic_facts if settings.is_known else lambda _: NOTHING_KNOWN
         null_keys = NullKeyCheck(
             TopicFactsLookup(facts, cache),

@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.confluent.shell import ConfluentShell
     from kafkaguard_adapters.confluent.transactions import Transactions
     from kafkaguard_adapters.confluent.windows import Window
-    from kafkaguard_adapters.producing.barrier import TimeLimit
     from kafkaguard_adapters.producing.driver import ThreadDriver
     from kafkaguard_adapters.producing.null_keys import NullKeyCheck
+    from kafkaguard_adapters.producing.time_limit import TimeLimit
 
 #: Seconds between two attempts while the client's queue is full.
 _ROOM_S = 0.05

@@ -120,6 +120,8 @@ class ConfluentShell(ReportingShell):
         #: The open window of each topic, for records that are sent again.
         self._again: dict[str, Window] = {}
         self._open: dict[Window, None] = {}
+        #: Guards which windows are open, the poller and which producer is in use. It is
+        #: entered again by ``close_window``, when a full window is followed by another.
         self._lock = threading.RLock()
         #: How many threads flush the client; notified when one has ended.
         self._flushes = 0
@@ -201,10 +203,11 @@ class ConfluentShell(ReportingShell):
         if was_open:
             window.tick()
 
-    def clear(self, topic: str | None, deadline: float) -> bool:  # noqa: ARG002 - as any barrier
+    def wait_for_sends(self, topic: str | None, deadline: float) -> bool:  # noqa: ARG002 - as any barrier
         """Close the windows of a topic, or all, so that sends check for a hold.
 
-        A send that already has a place in a window counts as pending in that window.
+        Nothing is waited for: a send that already has a place in a window counts as
+        pending in that window.
         """
         for window in list(self.windows.values()):
             if topic in (None, window.place.topic):
@@ -339,6 +342,8 @@ class ConfluentShell(ReportingShell):
 
     def _goes_on(self) -> bool:
         with self._lock:
+            # Read without the driver's lock, which may wait for this one: these are
+            # truth values, and a new trouble starts a poller again.
             goes_on = not self._is_closed and (
                 self._machine.is_troubled or self._has_failed_reports()
             )
@@ -441,7 +446,7 @@ class ConfluentShell(ReportingShell):
     def shut(self) -> None:
         """Accept no more records, and drop the records that are still in the queue."""
         self._is_dying = True
-        self.clear(None, 0.0)
+        self.wait_for_sends(None, 0.0)
         self._purge(in_flight=False)
 
     def hear_out(self, until: float) -> None:
@@ -451,7 +456,7 @@ class ConfluentShell(ReportingShell):
     def stop(self) -> None:
         """Stop the client; its pending records fail."""
         self._is_dying = True
-        self.clear(None, 0.0)
+        self.wait_for_sends(None, 0.0)
         for window in list(self._again.values()):
             self.close_window(window)
         end = _now() + STOP_S

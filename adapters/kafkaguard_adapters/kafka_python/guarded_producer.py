@@ -22,6 +22,7 @@ from kafkaguard_adapters.kafka_python.shell import KafkaPythonShell
 from kafkaguard_adapters.kafka_python.transactions import Transactions
 from kafkaguard_adapters.kafka_python.view import view_of
 from kafkaguard_adapters.producing import send_errors
+from kafkaguard_adapters.producing.barrier import SendBarrier
 from kafkaguard_adapters.producing.driver import ThreadDriver
 from kafkaguard_adapters.producing.forks import ForkGuard
 from kafkaguard_adapters.producing.null_keys import NullKeyCheck
@@ -92,7 +93,8 @@ class GuardedProducer(ClusterCalls, GuardedClient):
         self._shell = shell = KafkaPythonShell(
             producer, self._builder, view.size_limit, self._sending
         )
-        self._driver = ThreadDriver(shell, self._wish, view)
+        barrier = SendBarrier()
+        self._driver = ThreadDriver(shell, self._wish, barrier, view)
         self._transactions = Transactions(shell, self._driver)
         null_keys = NullKeyCheck(
             TopicFactsLookup(view.topic_facts, self._wish.cache),
@@ -100,7 +102,9 @@ class GuardedProducer(ClusterCalls, GuardedClient):
             self._wish.policy,
             transactional=shell.is_transactional,
         )
-        self._sending.use(shell, self._driver, self._transactions, null_keys)
+        self._sending.use(
+            shell, self._driver, self._transactions, null_keys, barrier.under_way
+        )
 
     # --- forks ------------------------------------------------------------------------
 

@@ -22,7 +22,7 @@ from kafkaguard_adapters.kafka_python._private.reading import SendArguments
 from kafkaguard_adapters.kafka_python.errors import errors
 from kafkaguard_adapters.kafka_python.future import GuardedFuture
 from kafkaguard_adapters.producing import send_errors
-from kafkaguard_adapters.producing.barrier import TimeLimit
+from kafkaguard_adapters.producing.time_limit import TimeLimit
 from kafkaguard_adapters.producing.transaction_words import SEND
 
 if TYPE_CHECKING:
@@ -81,12 +81,21 @@ class Sending:
         driver: ThreadDriver,
         transactions: Transactions,
         null_keys: NullKeyCheck,
+        under_way: dict[int, str | None],
     ) -> None:
-        """Send with this shell and this driver from now on."""
+        """Send with this shell and this driver from now on.
+
+        Args:
+            shell: The shell.
+            driver: The driver.
+            transactions: The producer's transactions.
+            null_keys: Refuses records without a key.
+            under_way: ``SendBarrier.under_way``, to show the driver each running send.
+        """
         self.shell, self.driver, self.transactions = shell, driver, transactions
         self.null_keys = null_keys
         self.serializes = shell.producer.config["key_serializer"] is not None
-        self.under_way = driver.barrier.under_way
+        self.under_way = under_way
         self.machine, self.wait = driver.machine, driver.wait_for
 
     def send(

@@ -110,6 +110,8 @@ class KafkaPythonShell(ReportingShell):
         self._ends: dict[Place, tuple[Any, int]] = {}
         self._generation = -1
         self._numbers = itertools.count()
+        #: Guards ``_dying``, ``_is_closed`` and which producer is in use. It is
+        #: entered again if a batch of the new producer has failed already.
         self._lock = threading.RLock()
         self._dying: Dying | None = None
         self._retired: list[Any] = []
@@ -309,7 +311,8 @@ class KafkaPythonShell(ReportingShell):
             moving.let_go(dead)
         for batch in self._open_of(dead):
             if not batch.result.is_done:
-                moving.give_up(dead, batch.source, error)
+                with self._giving_up:
+                    moving.give_up(dead, batch.source, error)
             self._done(batch)
 
     def answers(self, batches: Sequence[Batch]) -> Mapping[Batch, Answer]:
@@ -395,6 +398,8 @@ class KafkaPythonShell(ReportingShell):
         except BaseException:
             _close(successor)
             raise
+        # Without the lock: nothing else replaces a transactional producer. Also while
+        # it is closed, because ``close`` may have to end a transaction in this way.
         self.put_in_use(successor)
         self._retired.append(old)
 

@@ -31,7 +31,7 @@ from kafkaguard_adapters.kafka_python._private import (
 from kafkaguard_adapters.kafka_python.errors import errors
 from kafkaguard_adapters.kafka_python.transaction_errors import BEGIN, INIT, words
 from kafkaguard_adapters.producing import send_errors
-from kafkaguard_adapters.producing.barrier import TimeLimit
+from kafkaguard_adapters.producing.time_limit import TimeLimit
 from kafkaguard_adapters.producing.transaction_block import GivenUp
 from kafkaguard_adapters.producing.transaction_words import (
     ABORT,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.report import DeliveryReport
     from kafkaguard._delivery.shell import ClientErrors
     from kafkaguard.errors import KafkaGuardError
-    from kafkaguard_adapters.producing.barrier import TimeLimit
+    from kafkaguard_adapters.producing.time_limit import TimeLimit
 
 #: The verdict for a transaction that its closed producer could not abort.
 _LEFT_OPEN = Verdict(
