@@ -415,6 +415,15 @@ class TestStartless:
         ]
         assert (math.inf, {}) == (one.next_due, one.waiting())
 
+    def test_one_look_up_is_made_for_all(self):
+        """They draw one wait together."""
+        drawn = iter([0.9, 0.1])
+        policy = RetryPolicy(backoff={"base": 1})
+        one = ConsumerMachine(policy, make, drawn.__next__, client="test")
+        one.startless(dict.fromkeys(P[:2], NEEDS_COMMIT), coordinator_error(), 0.0)
+        assert one.next_due == 0.9
+        assert [c.Restart(frozenset(P[:2]))] == one.tick(0.9)
+
     def test_an_error_that_does_not_pass_is_raised_once_for_the_client(self):
         """It is looked up again nevertheless: a human may correct the cause."""
         one, error = machine(shows_answers=False), coordinator_error(30)

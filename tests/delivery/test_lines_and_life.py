@@ -11,7 +11,13 @@ from kafkaguard._delivery.client_life import ClientLife
 from kafkaguard._delivery.facts import Batch, Place
 from kafkaguard._delivery.lines import Lines
 from kafkaguard._delivery.rounds import Rounds
-from kafkaguard._delivery.table import ClientEvent, ClientState
+from kafkaguard._delivery.table import (
+    CLIENTS,
+    RECORDS,
+    TOPICS,
+    ClientEvent,
+    ClientState,
+)
 
 HERE, THERE = Place("t", 0), Place("t", 1)
 
@@ -43,6 +49,25 @@ def lines_of(*batches):
     for batch in batches:
         lines.begin(batch)
     return lines
+
+
+@pytest.mark.parametrize("fact", ["count", "tokens", "keys", "raws"])
+def test_a_shell_must_say_what_is_in_a_batch(fact):
+    """The base class knows no records."""
+    batch = Batch(HERE, (0, 0), 1.0)
+    with pytest.raises(NotImplementedError):
+        getattr(batch, fact)()
+
+
+@pytest.mark.parametrize("table", [RECORDS, TOPICS, CLIENTS])
+def test_states_and_events_are_their_names(table):
+    """Errors and pictures show them; what a table does not name is an error."""
+    assert all(each == each.name for pair in table.transitions for each in pair)
+    state, event = next(iter(table.transitions))
+    with pytest.raises(Exception, match=table.name) as caught:
+        table.after(state, "NOTHING")
+    assert state in str(caught.value)
+    assert table.after(state, event) == table.transitions[state, event]
 
 
 class TestNewest:

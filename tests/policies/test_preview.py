@@ -138,6 +138,28 @@ def test_the_first_wait_is_compared_with_the_whole_deadline(deadline, again):
         assert again == ("tries again" in explain_ruling(policy, classify(14)))
 
 
+@pytest.mark.parametrize(
+    ("code", "api", "repair"),
+    [
+        (6, "Fetch", "refreshes metadata or the coordinator, then "),
+        (
+            22,
+            "OffsetCommit",
+            "polls, checks that the partitions are still owned, then ",
+        ),
+        (120, "EndTxn", "aborts the transaction, then "),
+        (45, "Produce", "builds a new client, then "),
+        (14, "FindCoordinator", ""),
+    ],
+)
+def test_the_repair_before_the_next_attempt_is_named(code, api, repair):
+    """As if the caller could do all of them."""
+    policy = RetryPolicy(in_doubt="resend")
+    said = explain_ruling(policy, classify(code, api=api))
+    head = f"policy custom ({policy.policy_id}) {repair}waits up to 0.1 s and tries"
+    assert said == f"{head} again, at most 5 attempts in all, within 120 s"
+
+
 @pytest.mark.parametrize("name", presets())
 def test_table_json_and_picture_of_every_preset(name):
     """All three show each row; a preset without retries shows none."""

@@ -332,6 +332,13 @@ def test_a_kind_or_client_that_there_is_not_is_refused():
         check_stacking(RetryPolicy(), {}, kind="admin", client="pykafka")
 
 
+@pytest.mark.parametrize("client", ["kafka-python", "confluent-kafka", "aiokafka"])
+def test_each_client_is_known(client):
+    """It is named where its settings cannot be read."""
+    (finding,) = check_stacking(RetryPolicy(), None, kind="admin", client=client)
+    assert f"a bare {client} client" in finding.message
+
+
 def changed(policy, settings, finding):
     """Follow what a finding proposes."""
     if "." in finding.change and not finding.change.startswith("backoff"):
