@@ -285,7 +285,7 @@ def look_up(settings: SinkSettings, keep_s: float = 0.0) -> dict[str, SinkTopic]
     except _OF_A_TOPIC as error:
         if error.topic is None or error.topic != settings.dead_letter_topic:
             raise
-        raise _about_letters(error) from None
+        raise about_letters(error) from None
     if settings.topic:
         topics[settings.topic] = as_declared(topics[settings.topic], settings.compacted)
     if settings.dead_letter_topic and topics[settings.dead_letter_topic].compacted:
@@ -301,7 +301,7 @@ def look_up(settings: SinkSettings, keep_s: float = 0.0) -> dict[str, SinkTopic]
 _OF_A_TOPIC = (e.UnknownTopicOrPartitionError, e.TopicAuthorizationFailedError)
 
 
-def _about_letters(error: e.KafkaGuardError) -> e.KafkaGuardError:
+def about_letters(error: e.KafkaGuardError) -> e.KafkaGuardError:
     """Add why the write needs a topic that the caller may not have named."""
     need = "it is the dead-letter topic that the policy needs (dead_letter.topic)"
     return errors.make(

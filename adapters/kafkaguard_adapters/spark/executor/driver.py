@@ -17,7 +17,11 @@ from kafkaguard._delivery.facts import Place, Traits
 from kafkaguard._delivery.judging import add_words
 from kafkaguard._delivery.letter_count import LetterCount
 from kafkaguard._delivery.sizes import batch_size
-from kafkaguard.errors import CorruptMessageError, InvalidRecordError
+from kafkaguard.errors import (
+    CorruptMessageError,
+    InvalidRecordError,
+    UnknownTopicOrPartitionError,
+)
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.spark.executor.arrow import (
     ANY_PARTITION,
@@ -52,6 +56,9 @@ _log = logging.getLogger("kafkaguard.spark")
 
 #: Codes of new and old brokers for a record without a key on a compacted topic.
 _OF_NULL_KEYS = frozenset({InvalidRecordError.code, CorruptMessageError.code})
+#: librdkafka's codes for a record whose topic may have been deleted: the broker's, that
+#: of the metadata, and a time limit that was over before either was noticed.
+_OF_NO_TOPIC = frozenset({UnknownTopicOrPartitionError.code, -188, -192})
 #: The machine's time, always 0: librdkafka keeps the time limits in a task.
 _TIME = 0.0
 
@@ -182,7 +189,7 @@ class WindowDriver:
         Raises:
             KafkaGuardError: A record fails the job.
         """
-        failed = self._sender.take_failed()
+        failed = self._take_failed()
         records: Sequence[Record] = ()
         if failed:
             records = [record for columns in sent for record in columns.records()]
@@ -198,6 +205,18 @@ class WindowDriver:
             mine = (record for record in records if record.topic == topic)
             self._commands += self._ended(self._window(topic, mine, failures))
         self._carry_out()
+
+    def _take_failed(self) -> list[FailedRecord]:
+        """Return the records that failed since the last call.
+
+        Raises:
+            UnknownTopicOrPartitionError: The topic of one was deleted meanwhile.
+        """
+        failed = self._sender.take_failed()
+        for topic in {r.topic for error, r in failed if error.code() in _OF_NO_TOPIC}:
+            assert topic is not None
+            self._known.check_still_there(topic)
+        return failed
 
     def _tried_again(
         self, failed: list[FailedRecord], records: Sequence[Record]
@@ -231,7 +250,7 @@ class WindowDriver:
                 records = [record for _, record in again]
                 self._sender.produce(records)
                 self._sender.flush()
-                failed = self._sender.take_failed()
+                failed = self._take_failed()
                 if len(failed) < len(again):
                     self._attempts.succeeded()
         return left + failed
@@ -296,7 +315,7 @@ class WindowDriver:
         again = [_again(record) for record in records]
         self._sender.produce(again)
         self._sender.flush()
-        failed = self._tried_again(self._sender.take_failed(), again)
+        failed = self._tried_again(self._take_failed(), again)
         tokens = [object() for _ in again]
         window = self._window(topic, again, failed, tokens)
         out = self._machine.sent(topic, tokens, _TIME)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from kafkaguard import errors as e
 from kafkaguard._common.topic_names import can_be_a_topic
 from kafkaguard_adapters.spark.driver.topics import (
     ANSWER_TIMEOUT_S,
+    about_letters,
     as_declared,
     kept_for,
 )
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
     from kafkaguard_adapters.spark.settings import SinkSettings
 
+#: Seconds of a look-up whose answer is not needed.
+_GLANCE_S = 3.0
+_log = logging.getLogger("kafkaguard.spark")
 #: librdkafka's own default of ``message.max.bytes``.
 _DEFAULT_BYTES = 1_000_000
 #: Larger batches need more processor time, because their memory is not reused.
@@ -52,6 +57,23 @@ class KnownTopics:
         except (e.UnknownTopicOrPartitionError, e.InvalidTopicError):
             self._missing.add(topic)
         return topic not in self._missing
+
+    def check_still_there(self, topic: str) -> None:
+        """Check that a topic was not deleted since it was looked up.
+
+        Raises:
+            UnknownTopicOrPartitionError: It was deleted. Other failures of the look-up
+                are no news: the records have one of their own.
+        """
+        kept = kept_for(self._settings.client)
+        try:
+            kept.find([topic], timeout=_GLANCE_S)
+        except e.UnknownTopicOrPartitionError as error:
+            if self.takes_dead_letters(topic):
+                raise about_letters(error) from None
+            raise
+        except e.KafkaGuardError as error:
+            _log.debug("topic %s could not be looked up again: %s", topic, error)
 
     def partitions(self, topic: str) -> int:
         """Return the number of a topic's partitions."""
