@@ -114,7 +114,10 @@ class Replace:
 
 @dataclass(frozen=True, slots=True)
 class AskSizeLimit:
-    """Ask for a topic's ``max.message.bytes``. *Reply*: ``size_limit``."""
+    """Ask for a topic's ``max.message.bytes``, or whether the topic is missing.
+
+    *Reply*: ``size_limit``.
+    """
 
     topic: str
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
+from kafkaguard.errors import KafkaGuardError
+
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
+#: A topic's largest batch in bytes; an error: the topic does not exist; None: unknown.
+SizeAnswer = int | KafkaGuardError | None
 Header = tuple[str, bytes | None]
 #: The rank of a record in its partition: position of the batch, index in it.
 Rank = tuple[tuple[int, ...], int]

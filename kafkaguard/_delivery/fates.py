@@ -64,7 +64,7 @@ class Fates:
         shorten: Called with a batch whose records are all settled.
 
     Attributes:
-        attempts: The policy's attempts and waits.
+        attempts: The policy's attempts and waits; the machine sets it.
         open: The records that are not settled.
         transaction_failure: The first failure of a record of a transaction that is not
             only the failure of its batch, if there is one.
@@ -132,7 +132,8 @@ class Fates:
         """Queue a record for its topic's next round, outside the policy's attempts."""
         self.happens(record, RecordEvent.QUEUE)
         topic = record.place.topic
-        self.tell(RetryEvent, topic, number=2, wait=0.0, action=Action.RETRY)
+        number = record.resent + 2  # the first attempt is number 1
+        self.tell(RetryEvent, topic, number=number, wait=0.0, action=Action.RETRY)
         self._queue(record)
 
     def queue_attempt(self, record: Record, error: KafkaGuardError, now: float) -> bool:
@@ -206,6 +207,9 @@ class Fates:
         if record.origin is not None:
             if self._may_go_without_time(record, error, now):
                 self.seal(record, refusal=error.code)
+            elif self._may_be_missing(error):
+                record.error = error
+                self.ask_size(record)
             else:
                 self._letter_failed(record, error)
             return
@@ -278,7 +282,7 @@ class Fates:
     # --- dead letters -----------------------------------------------------------------
 
     def _set_aside(self, record: Record, error: KafkaGuardError, now: float) -> None:
-        why = self._why_no_letter(record, error)
+        why = self._claim_letter(record, error)
         if why is not None:
             if record.raw is not None or record.batch is not None:
                 add_words(error, f"no dead letter was sent: {why}")
@@ -294,11 +298,12 @@ class Fates:
         )
         self.take_in(letter)
         if self._size_limits.is_known(topic, now):
-            self.seal(letter)
+            self.looked_up(letter)
         else:
             self.ask_size(letter)
 
-    def _why_no_letter(self, record: Record, error: KafkaGuardError) -> str | None:
+    def _claim_letter(self, record: Record, error: KafkaGuardError) -> str | None:
+        """Count a dead letter; if there can be none, return why, and count nothing."""
         if self._is_closed:
             return _CLOSED
         if record.raw is None:
@@ -309,7 +314,7 @@ class Fates:
                 "dead_letter.topic is the record's own topic, which would refuse it "
                 "again: name another topic"
             )
-        return self._books.letters.beyond(self._policy.dead_letter.limit, record)
+        return self._books.letters.count_letter(self._policy.dead_letter.limit, record)
 
     def _may_go_without_time(
         self, letter: Record, error: KafkaGuardError, now: float
@@ -323,8 +328,25 @@ class Fates:
             and now < letter.due
         )
 
+    def _may_be_missing(self, error: KafkaGuardError) -> bool:
+        """Return whether a dead letter may have failed for want of its topic."""
+        is_unclear = error.verdict.retriable or error.verdict.written == "maybe"
+        return is_unclear and not self._is_closed
+
+    def looked_up(self, letter: Record) -> None:
+        """Continue with a dead letter whose topic was looked up.
+
+        This is before it is sent, and again if it was not delivered: the topic may have
+        been deleted meanwhile.
+        """
+        why = self._size_limits.missing(letter.place.topic) or letter.error
+        if why is None:
+            self.seal(letter)
+        else:
+            self._letter_failed(letter, why)
+
     def seal(self, letter: Record, *, refusal: int | None = None) -> None:
-        """Build a dead letter, after its topic's size limit was looked up.
+        """Build a dead letter, with the size limit of its topic.
 
         Args:
             letter: The dead letter.

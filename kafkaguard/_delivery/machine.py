@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from kafkaguard._delivery import commands
 from kafkaguard._delivery.attempts import Attempts
 from kafkaguard._delivery.books import Books
-from kafkaguard._delivery.death import ANSWER_S, ClientLife
+from kafkaguard._delivery.client_life import ANSWER_S, ClientLife
 from kafkaguard._delivery.fates import Fates
 from kafkaguard._delivery.judging import (
     MESSAGE_TOO_LARGE,
@@ -31,7 +31,6 @@ from kafkaguard._delivery.judging import (
 )
 from kafkaguard._delivery.lines import Lines
 from kafkaguard._delivery.records import Record, Work
-from kafkaguard._delivery.rescue import DRAIN_S
 from kafkaguard._delivery.rounds import Rounds
 from kafkaguard._delivery.size_limits import SizeLimits
 from kafkaguard._delivery.table import (
@@ -41,6 +40,7 @@ from kafkaguard._delivery.table import (
     RecordState,
     TopicEvent,
 )
+from kafkaguard._delivery.topic_round import DRAIN_S
 from kafkaguard._retries.events import RecreateEvent
 from kafkaguard.errors import ClientTimeoutError, InvalidRecordKeyError
 
@@ -55,6 +55,7 @@ if TYPE_CHECKING:
         Place,
         Raw,
         Refusal,
+        SizeAnswer,
         Traits,
     )
     from kafkaguard._delivery.report import DeliveryReport
@@ -114,6 +115,7 @@ class DeliveryMachine:
             self._attempts,
             self._emit,
         )
+        # Each needs the other: a round ends records, and a fate queues them.
         self._fates = self._rounds.fates = Fates(
             traits,
             policy,
@@ -672,16 +674,33 @@ class DeliveryMachine:
             self._rounds.expire(record, now)
         elif was_interrupted and not self._is_closing:
             self._fates.queue_rescue(record)  # by the successor
-        elif not self._queue_attempt(record, self._judge.not_taken(why, record), now):
+        else:
+            self._not_taken(record, why, now)
+
+    def _not_taken(self, record: Record, why: BaseException, now: float) -> None:
+        error = self._judge.not_taken(why, record)
+        if self._queue_attempt(record, error, now):
+            return
+        if record.is_letter:
+            self._fates.end(record, error, now)
+        else:
             self._fates.not_sent_again(record, why, now)
 
-    def size_limit(self, topic: str, most: int | None, now: float) -> Sequence[Command]:
-        """Reply to AskSizeLimit: the topic's largest batch in bytes; None: unknown."""
-        self._size_limits.told(topic, most, now)
+    def size_limit(
+        self, topic: str, answer: SizeAnswer, now: float
+    ) -> Sequence[Command]:
+        """Reply to AskSizeLimit.
+
+        Args:
+            topic: The topic.
+            answer: What the driver has found out about it.
+            now: The time.
+        """
+        self._size_limits.told(topic, answer, now)
         for record in list(self._fates.open):
             if record.state is RecordState.SIZING and record.place.topic == topic:
                 if record.is_letter:
-                    self._fates.seal(record)
+                    self._fates.looked_up(record)
                 else:
                     self._sized(record, now)
         return self._go_on(now)
@@ -799,7 +818,10 @@ class DeliveryMachine:
         return bool(self.holds or self._rounds.topics or self._fates.open)
 
     def failed_and_open(self) -> int:
-        """Count the records that have failed and have no outcome yet."""
+        """Count the records that have failed and have no outcome yet.
+
+        Called without the driver's lock; the copy is one step of the interpreter.
+        """
         return sum(not record.is_letter for record in self._fates.open.copy())
 
     def has_unseen(self) -> bool:

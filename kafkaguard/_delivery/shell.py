@@ -9,7 +9,15 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from kafkaguard._delivery.dialects import Dialect
-    from kafkaguard._delivery.facts import Answer, Batch, Place, Raw, Refusal, Traits
+    from kafkaguard._delivery.facts import (
+        Answer,
+        Batch,
+        Place,
+        Raw,
+        Refusal,
+        SizeAnswer,
+        Traits,
+    )
     from kafkaguard._delivery.records import Record
     from kafkaguard._retries.machine import CallContext, Ruling
     from kafkaguard._verdicts.verdict import Verdict
@@ -189,8 +197,11 @@ class ProducerShell(Shell, Protocol):
     def is_own_thread(self) -> bool:
         """Return whether this is called in the client's own thread."""
 
-    def ask_size_limit(self, topic: str) -> int | None:
-        """Look up ``max.message.bytes``; None if it is unknown after a few seconds."""
+    def ask_size_limit(self, topic: str) -> SizeAnswer:
+        """Look up ``max.message.bytes``; None if it is unknown after a few seconds.
+
+        The error is returned if the topic does not exist, and no broker creates it.
+        """
 
     def hear_out(self, until: float) -> None:
         """Wait for the answers to what was sent, until monotonic seconds."""
@@ -234,7 +245,7 @@ class AwaitedShell(Shell, Protocol):
     def note_reported(self) -> None:
         """Record that a report has contained all failures until now."""
 
-    async def ask_size_limit(self, topic: str) -> int | None:
+    async def ask_size_limit(self, topic: str) -> SizeAnswer:
         """Look up ``max.message.bytes``; None if it is unknown after a few seconds."""
 
     async def hear_out(self, until: float) -> None:

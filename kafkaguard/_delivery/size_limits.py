@@ -5,16 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkaguard._delivery.sizes import batch_size
+from kafkaguard.errors import KafkaGuardError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkaguard._delivery.facts import Raw
+    from kafkaguard._delivery.facts import Raw, SizeAnswer
 
 SETTING = "max.message.bytes"
 #: Seconds for which an answer, or the lack of one, is cached.
 TTL_S = 60.0
-#: An answer up to this many seconds old may refuse a record before it is sent.
+#: An answer up to this many seconds old may refuse a record before it is sent; so long
+#: a missing topic counts as missing.
 FRESH_S = 1.0
 
 
@@ -32,23 +34,34 @@ class SizeLimits:
     def __init__(self, size_alone: Callable[[Raw], int | None]) -> None:
         self.asked: set[str] = set()
         self._size_alone = size_alone
-        self._known: dict[str, tuple[float, int | None]] = {}
+        self._known: dict[str, tuple[float, SizeAnswer]] = {}
 
     def most(self, topic: str) -> int | None:
         """Return the largest batch of a topic in bytes, or None if unknown."""
+        answer = self._answer(topic)
+        return None if isinstance(answer, KafkaGuardError) else answer
+
+    def missing(self, topic: str) -> KafkaGuardError | None:
+        """Return the error of a topic that does not exist, or None."""
+        answer = self._answer(topic)
+        return answer if isinstance(answer, KafkaGuardError) else None
+
+    def _answer(self, topic: str) -> SizeAnswer:
         return self._known.get(topic, (0.0, None))[1]
 
     def is_known(self, topic: str, now: float, max_age: float = TTL_S) -> bool:
         """Return whether the limit is known."""
         if topic not in self._known:
             return False
-        told, most = self._known[topic]
-        return now - told < (TTL_S if most is None else max_age)
+        told, answer = self._known[topic]
+        if isinstance(answer, KafkaGuardError):
+            max_age = FRESH_S  # the topic may be created at any time
+        return now - told < (TTL_S if answer is None else max_age)
 
-    def told(self, topic: str, most: int | None, now: float) -> None:
+    def told(self, topic: str, answer: SizeAnswer, now: float) -> None:
         """Record an answer."""
         self.asked.discard(topic)
-        self._known[topic] = (now, most)
+        self._known[topic] = (now, answer)
 
     def size_beyond(self, topic: str, raw: Raw) -> int | None:
         """Return the bytes of a batch with this record, if they exceed the limit."""

@@ -15,7 +15,7 @@ from kafkaguard_adapters.kafka_python.errors import errors
 from kafkaguard_adapters.kafka_python.settings import read_settings
 from kafkaguard_adapters.producing import letter_topics
 from kafkaguard_adapters.producing.letter_topics import LetterTopics
-from kafkaguard_adapters.wire.io_thread import start
+from kafkaguard_adapters.wire.io_thread import run, start
 
 ASIDE = RetryPolicy(on_reject="dead_letter")
 
@@ -103,11 +103,32 @@ def test_topic_that_the_user_may_not_see(kafka_users, look):
     assert "Grant the ACLs Describe and Write" in said
 
 
+def size_limit(config, topic):
+    """Return what the guard asks before it sends a dead letter."""
+    settings = read_settings(config, errors.make)
+    return run(topic_settings.size_limit(settings, errors.make, topic))
+
+
+def test_missing_topic_gets_no_dead_letter(config):
+    """An error that says what to do."""
+    error = size_limit(config, "no-such-letters")
+    assert (error.topic, error.verdict.action) == ("no-such-letters", "CONFIGURE")
+
+
+def test_size_limit_of_a_topic_that_the_user_may_not_see_is_unknown(kafka_users):
+    """Whether it exists, too."""
+    config = kafka_users.client_config("SASL_PLAIN", user="bob")
+    assert size_limit(config, "no-such-letters") is None
+
+
 @pytest.mark.java
 def test_broker_that_makes_topics_is_left_to_do_so(look):
     """The first dead letter makes its topic."""
+    name = "made-by-its-first-letter"
     with KafkaCluster(settings={"auto.create.topics.enable": "true"}) as cluster:
-        assert look(cluster.client_config(), to("made-by-its-first-letter")) == []
+        config = cluster.client_config()
+        assert look(config, to(name)) == []
+        assert size_limit(config, name) is None
 
 
 def test_silent_cluster_is_no_news(look, monkeypatch):

@@ -19,8 +19,9 @@ from kafkaguard._delivery.report import SupersededError
 from kafkaguard.errors import ClientTimeoutError
 from kafkaguard_adapters.building import Wish
 from kafkaguard_adapters.producing import driver as driver_module
-from kafkaguard_adapters.producing.barrier import TimeLimit
+from kafkaguard_adapters.producing.barrier import SendBarrier
 from kafkaguard_adapters.producing.driver import ThreadDriver
+from kafkaguard_adapters.producing.time_limit import TimeLimit
 from tests.delivery.world.words import PlainErrors, PlainPolicy
 
 #: Longer than anything here takes, also on a busy machine.
@@ -238,7 +239,7 @@ def build():
     def build(due=LONG_S, hook=None, traits=None, **policy):
         client = Client(due, **(traits or {}))
         wish = Wish(PlainPolicy(**policy), cache=NoFacts(), on_event=hook)
-        driver = ThreadDriver(client, wish)
+        driver = ThreadDriver(client, wish, SendBarrier())
         made.append(driver)
         return client, driver
 
@@ -284,6 +285,26 @@ class TestSendingAgain:
         assert client.handed == [b"1", b"3"]
         until(lambda: not driver.is_held("t"))
 
+    def test_each_further_attempt_of_a_record_has_the_next_number(self, build):
+        """The client does not say who is to blame: two go again, then each alone."""
+        events = []
+        client, driver = build(hook=events.append)
+        accept, refused = client.accepted, []
+
+        def refuse_once(batch):
+            if refused:
+                accept(batch)
+            else:
+                refused.append(batch)
+                client.refuse(batch, BAD, BAD, blame="unknown")
+
+        client.accepted = refuse_once
+        batch = client.send("t", (b"a", b"1"), (b"b", b"2"))
+        client.refuse(batch, BAD, BAD, blame="unknown")
+        assert outcomes(client, driver, batch) == [DONE, DONE]
+        until(lambda: len(events) == 4)
+        assert [each.number for each in events] == [2, 2, 3, 3]
+
     def test_a_record_that_the_client_does_not_take_has_failed_alone(self, build):
         """The records after it are sent; its cause is whatever the client raised."""
         client, driver = build()
@@ -319,11 +340,11 @@ class TestSendingAgain:
         client, driver = build()
         waited_for, ended = [], threading.Event()
 
-        def clear(topic, _deadline):
+        def wait_for_sends(topic, _deadline):
             waited_for.append(topic)
             ended.wait(LONG_S)
 
-        driver.barrier.clear = clear
+        driver._barrier.wait_for_sends = wait_for_sends
         batch = client.send("t", (b"a", b"1"), (b"b", b"2"))
         client.refuse(batch, None, BAD)
         until(lambda: waited_for)
@@ -600,7 +621,9 @@ class TestFaultsOfOurs:
     def test_a_client_keeps_no_driver_alive(self):
         """One that nobody uses any more is told nothing."""
         client = Client()
-        driver = ThreadDriver(client, Wish(PlainPolicy(), cache=NoFacts()))
+        driver = ThreadDriver(
+            client, Wish(PlainPolicy(), cache=NoFacts()), SendBarrier()
+        )
         gone = weakref.ref(driver)
         del driver
         gc.collect()

@@ -395,6 +395,29 @@ class TestCalls:
         (found,) = lag.groups[group].partitions.values()
         assert found.committed == 1
 
+    async def test_unconfirmed_offsets_do_not_hold_up_the_abort(
+        self, kafka_cluster, kafka_topic
+    ):
+        """The client asks for them for ever; the same client goes on after the abort."""
+
+        async def fail():
+            async with producer.transaction():
+                await send(producer, kafka_topic, b"bad")
+                await producer.send_offsets_to_transaction({Place("gone", 0): 1}, "g")
+
+        async with guarded(kafka_cluster, request_timeout_ms=2000) as producer:
+            bare = producer.client
+            with pytest.raises(errors.KafkaGuardError, match="not confirmed") as caught:
+                await fail()
+            said = str(caught.value)
+            assert "topics or partitions; the block has aborted it: begin again" in said
+            assert "RETRY: the transaction was aborted: begin another one" in said
+            assert not hasattr(caught.value, "__notes__")
+            async with producer.transaction():
+                await send(producer, kafka_topic, b"good")
+            assert bare is producer.client
+        assert committed(kafka_cluster, kafka_topic) == [b"good"]
+
     async def test_dead_letters_are_refused(self, kafka_cluster):
         """They would be aborted with the record."""
         client = AIOKafkaProducer(**settings(kafka_cluster))

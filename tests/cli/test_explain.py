@@ -51,6 +51,28 @@ def test_what_a_person_types_is_understood(typed, code):
     assert code == json.loads(invoke("explain", "--json", *typed))["code"]
 
 
+@pytest.mark.parametrize(
+    ("name", "code", "action"),
+    [
+        ("InvalidRecordError", 87, "ABORT"),
+        ("RequestTimedOutError", 7, "ABORT"),
+        ("MessageTooLargeError", 10, "ABORT"),
+        ("UnknownTopicOrPartitionError", 3, "REFRESH"),
+        ("ProducerFencedError", 90, "FENCED"),
+    ],
+)
+def test_a_code_in_a_transaction_is_judged_as_its_exception(name, code, action):
+    """The client has given up the send, whether its class or its code is typed."""
+    by_code = explained(str(code), "--transactional")
+    assert action == by_code["verdict"]["action"]
+    assert by_code == explained(name, "--transactional")
+
+
+def test_no_error_in_a_transaction_is_no_error():
+    """Code 0 stays what it is."""
+    assert explained("0") == explained("0", "--transactional")
+
+
 def test_a_traceback_on_stdin_is_explained():
     """The last error named is the one that ended it."""
     trace = """Traceback (most recent call last):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 
@@ -11,6 +12,7 @@ from kafka.admin import NewPartitions
 
 from kafkaguard import Action, DeliveryFailed, DeliveryReport, errors
 from kafkaguard._delivery.dead_letters import read_headers
+from kafkaguard._delivery.size_limits import FRESH_S
 from kafkaguard._retries.events import DeadLetterEvent, RejectEvent
 from tests.contracts.producer import (
     COMPACTED,
@@ -278,6 +280,33 @@ class RejectsContract:
         assert f"topic {dead}" in str(error)
         assert kafka_faults.requests("Produce") == []
 
+    def test_a_dead_letter_topic_that_does_not_exist_is_named(self, kafka_cluster):
+        """CONFIGURE, without a wait; once it is created, it takes the dead letters."""
+        topic = kafka_cluster.create_topic(config=COMPACTED)
+        dead = f"{topic}.dlq"
+        servers = kafka_cluster.bootstrap_servers
+        with self.open(servers, policy=DEAD_LETTER, delivery_timeout=300.0) as writer:
+            writer.forget(topic, b"v")
+            assert dead == said_missing(undelivered(writer))
+            kafka_cluster.create_topic(dead)
+            time.sleep(FRESH_S)
+            error = writer.outcome(writer.send(topic, b"w"))
+            assert DeliveryReport(dead_lettered=1) == writer.flush()
+        assert "its dead letter is in topic" in str(error)
+        assert read(kafka_cluster, dead) == [(None, b"w")]
+
+    def test_a_dead_letter_topic_that_was_deleted_is_named(self, kafka_cluster):
+        """At the latest after the client's time limit, while it waits for the topic."""
+        topic = kafka_cluster.create_topic(config=COMPACTED)
+        dead = kafka_cluster.create_topic(f"{topic}.dlq")
+        servers = kafka_cluster.bootstrap_servers
+        with self.open(servers, policy=DEAD_LETTER, delivery_timeout=5.0) as writer:
+            writer.forget(topic, b"v")
+            assert DeliveryReport(dead_lettered=1) == writer.flush()
+            kafka_cluster.delete_topic(dead)
+            writer.forget(topic, b"w")
+            assert dead == said_missing(undelivered(writer))
+
     def test_a_dead_letter_is_not_sent_to_the_records_own_topic(self, kafka_cluster):
         """It would be refused again."""
         topic = kafka_cluster.create_topic(config=COMPACTED)
@@ -379,6 +408,18 @@ def undelivered(writer):
     assert (report.failed, report.dead_lettered, report.dropped) == (1, 0, 0)
     (error,) = report.errors
     return error
+
+
+def said_missing(error):
+    """Return the dead-letter topic that does not exist, as an error says it."""
+    said = re.search(
+        r"its dead letter for topic (\S+) was not delivered: "
+        r"UNKNOWN_TOPIC_OR_PARTITION \(3\) .* -> CONFIGURE: the brokers know no such "
+        r"topic: create it",
+        str(error),
+    )
+    assert said, error
+    return said[1]
 
 
 def is_seen(admin, topic, partitions):

@@ -161,7 +161,7 @@ def judged(code, blame, sent, *, alone=False, **more):
     return Judge(traits(), PlainErrors()).judge(refusal, RefusalFacts(HERE, 1, alone))
 
 
-def test_a_record_that_failed_alone_is_to_blame():
+def test_a_record_that_failed_alone_is_not_rescued():
     """Whatever the answer is, it is about this record."""
     assert judged(19, "unknown", "answered").may_be_rescued
     assert not judged(19, "unknown", "answered", alone=True).may_be_rescued

@@ -40,7 +40,7 @@ from kafkaguard_adapters.producing.reporting import ReportingShell
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
 
-    from kafkaguard._delivery.facts import Batch, Raw
+    from kafkaguard._delivery.facts import Batch, Raw, SizeAnswer
     from kafkaguard._delivery.records import Record, RecordOutcome
     from kafkaguard._delivery.shell import ClientErrors
     from kafkaguard_adapters.building import Builder
@@ -76,7 +76,7 @@ class AIOKafkaShell(ReportingShell):
     Args:
         producer: The client's producer.
         builder: Builds a replacement producer.
-        max_bytes: Asks the cluster for ``max.message.bytes`` of a topic.
+        size_limit: Asks the cluster for ``max.message.bytes`` of a topic.
         gate: The checks of ``send``.
         in_use: Called with each producer that is put in use, and when it dies.
 
@@ -91,7 +91,7 @@ class AIOKafkaShell(ReportingShell):
         self,
         producer: Any,
         builder: Builder,
-        max_bytes: Callable[[str], Coroutine[Any, Any, int | None]],
+        size_limit: Callable[[str], Coroutine[Any, Any, SizeAnswer]],
         gate: Gate,
         in_use: Callable[[Any], None],
     ) -> None:
@@ -101,7 +101,7 @@ class AIOKafkaShell(ReportingShell):
         self.has_gap = False
         self.traits = traits_of(producer, builder)
         self._builder = builder
-        self._max_bytes = max_bytes
+        self._size_limit = size_limit
         self._gate = gate
         self._in_use = in_use
         self._hooks: dict[Any, moving.Hooks] = {}
@@ -420,9 +420,9 @@ class AIOKafkaShell(ReportingShell):
         """Return the bytes of a batch with this record only, compressed."""
         return reading.size_alone(self.producer, raw)
 
-    async def ask_size_limit(self, topic: str) -> int | None:
+    async def ask_size_limit(self, topic: str) -> SizeAnswer:
         """Look up ``max.message.bytes``; None if it is unknown after a few seconds."""
-        return await self._max_bytes(topic)
+        return await self._size_limit(topic)
 
     def take_back(self, behind: Batch) -> None:
         """Fail the unsent batches of the partition behind a failed batch."""

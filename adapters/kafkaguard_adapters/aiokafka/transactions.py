@@ -24,7 +24,7 @@ from kafkaguard_adapters.aiokafka._private.producing import reading
 from kafkaguard_adapters.aiokafka._private.producing import transactions as inside
 from kafkaguard_adapters.aiokafka.errors import errors
 from kafkaguard_adapters.producing import transaction_words as words
-from kafkaguard_adapters.producing.barrier import TimeLimit
+from kafkaguard_adapters.producing.time_limit import TimeLimit
 from kafkaguard_adapters.producing.transaction_block import GivenUp
 from kafkaguard_adapters.producing.transaction_words import (
     ABORT,
@@ -189,8 +189,15 @@ class Transactions:
             raise _words.out_of_order(ABORT, "COMMITTING_TRANSACTION")
         if not inside.is_open(producer):
             raise _words.out_of_order(ABORT, inside.state_of(producer))
+        self._drop_offsets()
         inside.end(producer, commit=False)
         await self._await_end(ABORT)
+
+    def _drop_offsets(self) -> None:
+        """Stop asking for offsets that were not confirmed in time."""
+        if self._offsets is not None:
+            self._offsets[2].cancel()
+            inside.drop_offsets(self._shell.producer)
 
     async def _abort_by_successor(self) -> None:
         """Let a new producer of the same id abort a dead producer's transaction."""

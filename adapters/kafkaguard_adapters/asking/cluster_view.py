@@ -6,7 +6,11 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from kafkaguard.errors import ClientClosedError
-from kafkaguard_adapters.asking.topic_settings import FactsOfTopics, ask_alone
+from kafkaguard_adapters.asking.topic_settings import (
+    FactsOfTopics,
+    ask_alone,
+    size_limit,
+)
 from kafkaguard_adapters.wire.cluster import Cluster
 from kafkaguard_adapters.wire.io_thread import run
 
@@ -14,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkaguard._cluster.reports import Make, TopicPartition
+    from kafkaguard._delivery.facts import SizeAnswer
     from kafkaguard._verdicts.topic_facts import TopicFactsCache
     from kafkaguard._verdicts.verdict import TopicFacts
     from kafkaguard.errors import KafkaGuardError
@@ -77,14 +82,16 @@ class ClusterView:
         """
         return (await ask_alone(self.settings(), self.make, topic)).facts
 
-    async def max_message_bytes(self, topic: str) -> int | None:
-        """Request ``max.message.bytes`` of a topic; None if it is unknown after 3 s."""
+    async def size_limit(self, topic: str) -> SizeAnswer:
+        """Request ``max.message.bytes`` of a topic; None if it is unknown after 3 s.
+
+        The error is returned if the topic does not exist, and is not created by itself.
+        """
         try:
             async with asyncio.timeout(TIME_LIMIT_S):
-                found = await ask_alone(self.settings(), self.make, topic)
+                return await size_limit(self.settings(), self.make, topic)
         except Exception:  # noqa: BLE001 - the error's text does without it
             return None
-        return found.max_message_bytes
 
     @property
     def is_closed(self) -> bool:

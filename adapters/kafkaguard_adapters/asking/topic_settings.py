@@ -6,25 +6,33 @@ A look-up may fail without harm: settings that are not available count as not kn
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, Final
 
 from kafka.protocol.admin import DescribeConfigsRequest
 
 from kafkaguard._cluster.topic_settings import NAMES, TopicSettings, read
+from kafkaguard._verdicts.classification import classify
 from kafkaguard._verdicts.topic_facts import NOTHING_KNOWN, TopicFactsCache
-from kafkaguard.errors import KafkaGuardError
+from kafkaguard.errors import KafkaGuardError, UnknownTopicOrPartitionError
 from kafkaguard_adapters.wire.cluster import Cluster
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from kafkaguard._cluster.reports import Make
+    from kafkaguard._delivery.facts import SizeAnswer
     from kafkaguard._verdicts.verdict import TopicFacts
     from kafkaguard_adapters.asking.answers import DescribedConfigs
     from kafkaguard_adapters.wire.settings import Settings
 
 _API: Final = "DescribeConfigs"
 _TOPIC: Final = 2
+_BROKER: Final = 4
+_MAKES_TOPICS: Final = "auto.create.topics.enable"
+_NO_TOPIC: Final = classify(
+    UnknownTopicOrPartitionError(), api="Produce", phase="enqueue"
+)
 #: Seconds for one look-up.
 _TIMEOUT_S: Final = 10.0
 
@@ -67,15 +75,57 @@ async def ask_alone(settings: Settings, make: Make, topic: str) -> TopicSettings
     Raises:
         KafkaGuardError: The broker refuses, or no broker answers within 10 s.
     """
-    cluster = Cluster(settings, make)
     deadline = asyncio.get_running_loop().time() + _TIMEOUT_S
-    try:
+    with closing(Cluster(settings, make)) as cluster:
         found = (await ask(cluster, [topic], deadline))[topic]
-    finally:
-        cluster.close()
     if isinstance(found, KafkaGuardError):
         raise found
     return found
+
+
+async def makes_topics(cluster: Cluster, deadline: float) -> bool | None:
+    """Return whether brokers create missing topics by themselves; None if unknown.
+
+    Raises:
+        KafkaGuardError: No broker answers.
+    """
+    await cluster.refresh(deadline)
+    broker = next(iter(cluster.addresses))
+    resource: Any = (_BROKER, str(broker), [_MAKES_TOPICS])
+    answer = await cluster.ask(
+        DescribeConfigsRequest(resources=[resource]), broker, deadline
+    )
+    told = [config.value for each in answer.results for config in each.configs]
+    return "true" in told if told else None
+
+
+async def size_limit(settings: Settings, make: Make, topic: str) -> SizeAnswer:
+    """Request ``max.message.bytes`` of a topic.
+
+    Returns:
+        The bytes; an error, if the topic does not exist and a record for it does not
+        create it; None, if that is unknown.
+
+    Raises:
+        KafkaGuardError: No broker answers within 10 s.
+    """
+    deadline = asyncio.get_running_loop().time() + _TIMEOUT_S
+    with closing(Cluster(settings, make)) as cluster:
+        found = (await ask(cluster, [topic], deadline))[topic]
+        if isinstance(found, TopicSettings):
+            return found.max_message_bytes
+        if (
+            isinstance(found, UnknownTopicOrPartitionError)
+            and await makes_topics(cluster, deadline) is False
+        ):
+            return make(
+                UnknownTopicOrPartitionError,
+                "the topic does not exist",
+                api="Produce",
+                topic=topic,
+                verdict=_NO_TOPIC,
+            )
+    return None
 
 
 class FactsOfTopics:

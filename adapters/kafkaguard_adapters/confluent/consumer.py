@@ -37,7 +37,7 @@ from kafkaguard_adapters.consuming.blocking import BlockingConsumer
 from kafkaguard_adapters.consuming.closing import refuse_calls
 from kafkaguard_adapters.consuming.driver import Driver
 from kafkaguard_adapters.consuming.forks import again
-from kafkaguard_adapters.consuming.questions import Start
+from kafkaguard_adapters.consuming.questions import Origin
 from kafkaguard_adapters.wire.io_thread import loop, run, start
 
 if TYPE_CHECKING:
@@ -125,8 +125,14 @@ class GuardedConsumer(BlockingConsumer):
         )
         is_earliest = known.get("auto.offset.reset", "latest") in _EARLIEST
         self._shell = Reading(consumer, is_earliest=is_earliest)
-        begins = Start(self._group, is_earliest=is_earliest)
-        self._driver = Driver(self._machine, self._shell, view, start, on_event, begins)
+        self._driver = Driver(
+            self._machine,
+            self._shell,
+            view,
+            launch=start,
+            hook=on_event,
+            origin=Origin(self._group, is_earliest=is_earliest),
+        )
         self._committing = Committing(
             consumer,
             self._shell,

@@ -20,7 +20,7 @@ from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.confluent.shell import says_unknown_partition
 from kafkaguard_adapters.confluent.transactions import PRODUCE
 from kafkaguard_adapters.confluent.windows import OwnTicket, Ticket, plain_headers
-from kafkaguard_adapters.producing import told
+from kafkaguard_adapters.producing import send_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.confluent.shell import ConfluentShell
     from kafkaguard_adapters.confluent.transactions import Transactions
     from kafkaguard_adapters.confluent.windows import Window
-    from kafkaguard_adapters.producing.barrier import TimeLimit
     from kafkaguard_adapters.producing.driver import ThreadDriver
     from kafkaguard_adapters.producing.null_keys import NullKeyCheck
+    from kafkaguard_adapters.producing.time_limit import TimeLimit
 
 #: Seconds between two attempts while the client's queue is full.
 _ROOM_S = 0.05
@@ -279,7 +279,7 @@ class Sending:
         elif isinstance(error, KafkaException):
             self._refused_or_mended(error, record)
         elif isinstance(error, RuntimeError):  # what a closed client raises
-            raise told.closed(errors, record.topic) from error
+            raise send_errors.closed(errors, record.topic) from error
         else:
             raise error
 
@@ -377,7 +377,7 @@ def _bytes(error: KafkaGuardError, record: Arguments) -> Raw | None:
             record.timestamp or None,
         )
     except (TypeError, ValueError) as failure:
-        told.add_unreadable(error, failure)
+        send_errors.add_unreadable(error, failure)
         return None
 
 

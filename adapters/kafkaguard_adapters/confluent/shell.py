@@ -29,7 +29,7 @@ from kafkaguard_adapters.confluent.windows import (
     Window,
     hashes,
 )
-from kafkaguard_adapters.producing import told
+from kafkaguard_adapters.producing import send_errors
 from kafkaguard_adapters.producing.reporting import ReportingShell
 from kafkaguard_adapters.wire.io_thread import run
 
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
         Batch,
         Raw,
         Refusal,
+        SizeAnswer,
     )
     from kafkaguard._delivery.machine import DeliveryMachine
     from kafkaguard._delivery.records import Record
@@ -86,7 +87,7 @@ class ConfluentShell(ReportingShell):
         builder: Builds a replacement producer.
         settings: The producer's settings, as far as they are known.
         callbacks: Calls the application's callbacks.
-        max_bytes: Asks the cluster for ``max.message.bytes`` of a topic.
+        size_limit: Asks the cluster for ``max.message.bytes`` of a topic.
 
     Attributes:
         builder: See above.
@@ -104,7 +105,7 @@ class ConfluentShell(ReportingShell):
         builder: Builder,
         settings: ProducerSettings,
         callbacks: Callbacks,
-        max_bytes: Callable[[str], Coroutine[Any, Any, int | None]],
+        size_limit: Callable[[str], Coroutine[Any, Any, SizeAnswer]],
     ) -> None:
         self.errors: ClientErrors = errors
         self.client = client
@@ -115,10 +116,12 @@ class ConfluentShell(ReportingShell):
         self.windows: dict[str, Window] = {}
         self.builder = builder
         self._settings = settings
-        self._max_bytes = max_bytes
+        self._size_limit = size_limit
         #: The open window of each topic, for records that are sent again.
         self._again: dict[str, Window] = {}
         self._open: dict[Window, None] = {}
+        #: Guards which windows are open, the poller and which producer is in use. It is
+        #: entered again by ``close_window``, when a full window is followed by another.
         self._lock = threading.RLock()
         #: How many threads flush the client; notified when one has ended.
         self._flushes = 0
@@ -200,10 +203,11 @@ class ConfluentShell(ReportingShell):
         if was_open:
             window.tick()
 
-    def clear(self, topic: str | None, deadline: float) -> bool:  # noqa: ARG002 - as any barrier
+    def wait_for_sends(self, topic: str | None, deadline: float) -> bool:  # noqa: ARG002 - as any barrier
         """Close the windows of a topic, or all, so that sends check for a hold.
 
-        A send that already has a place in a window counts as pending in that window.
+        Nothing is waited for: a send that already has a place in a window counts as
+        pending in that window.
         """
         for window in list(self.windows.values()):
             if topic in (None, window.place.topic):
@@ -338,6 +342,8 @@ class ConfluentShell(ReportingShell):
 
     def _goes_on(self) -> bool:
         with self._lock:
+            # Read without the driver's lock, which may wait for this one: these are
+            # truth values, and a new trouble starts a poller again.
             goes_on = not self._is_closed and (
                 self._machine.is_troubled or self._has_failed_reports()
             )
@@ -440,7 +446,7 @@ class ConfluentShell(ReportingShell):
     def shut(self) -> None:
         """Accept no more records, and drop the records that are still in the queue."""
         self._is_dying = True
-        self.clear(None, 0.0)
+        self.wait_for_sends(None, 0.0)
         self._purge(in_flight=False)
 
     def hear_out(self, until: float) -> None:
@@ -450,7 +456,7 @@ class ConfluentShell(ReportingShell):
     def stop(self) -> None:
         """Stop the client; its pending records fail."""
         self._is_dying = True
-        self.clear(None, 0.0)
+        self.wait_for_sends(None, 0.0)
         for window in list(self._again.values()):
             self.close_window(window)
         end = _now() + STOP_S
@@ -674,9 +680,9 @@ class ConfluentShell(ReportingShell):
             f"{limit}; nothing was sent. Send less, or raise that setting"
         )
 
-    def ask_size_limit(self, topic: str) -> int | None:
+    def ask_size_limit(self, topic: str) -> SizeAnswer:
         """Look up ``max.message.bytes``; None if it is unknown after a few seconds."""
-        return run(self._max_bytes(topic))
+        return run(self._size_limit(topic))
 
     def take_back(self, behind: Batch) -> None:
         """Do nothing: a record cannot be taken back."""
@@ -722,7 +728,7 @@ def _missing(
     """Return the error of a record for a partition; None: the topic has it."""
     if known is not None and partition in known:
         return None
-    return told.not_there(errors, topic, partition, known, theirs=error)
+    return send_errors.not_there(errors, topic, partition, known, theirs=error)
 
 
 def produce_of(client: Any) -> Callable[..., None]:

@@ -50,7 +50,7 @@ async def range_of(view: ClusterView, place: TopicPartition) -> tuple[int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class Origin:
     """Where a consumer without a position begins.
 
     Attributes:
@@ -76,7 +76,7 @@ async def _committed(
 
 
 async def probe_of(
-    view: ClusterView, place: TopicPartition, position: int | None, start: Start
+    view: ClusterView, place: TopicPartition, position: int | None, origin: Origin
 ) -> ReadRefusal | None:
     """Read at a position, or where the consumer begins if it has no position yet.
 
@@ -88,11 +88,11 @@ async def probe_of(
     if isinstance(leader, KafkaGuardError):
         return _refusal(leader, position)
     if position is None:
-        position = await _committed(view, place, start.group)
+        position = await _committed(view, place, origin.group)
     if position is None:
         lister = OffsetLister(cluster, view.facts, deadline)
         first = (await lister.list({place: EARLIEST}))[place]
-        if first.error is not None or first.offset is None or not start.is_earliest:
+        if first.error is not None or first.offset is None or not origin.is_earliest:
             return _refusal(first.error, None, LIST_OFFSETS)
         position = first.offset
     error = await probe(cluster, leader, place, position, deadline=deadline, facts=None)

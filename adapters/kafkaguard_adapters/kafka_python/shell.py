@@ -22,7 +22,7 @@ from kafkaguard_adapters.kafka_python._private import moving, reading
 from kafkaguard_adapters.kafka_python.batches import LoneRecord, SourceBatch
 from kafkaguard_adapters.kafka_python.errors import errors
 from kafkaguard_adapters.kafka_python.future import record_of
-from kafkaguard_adapters.producing import told
+from kafkaguard_adapters.producing import send_errors
 from kafkaguard_adapters.producing.null_keys import LetterCheck
 from kafkaguard_adapters.producing.reporting import ReportingShell
 from kafkaguard_adapters.wire.io_thread import run
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
     from contextlib import AbstractContextManager
 
-    from kafkaguard._delivery.facts import Batch, Raw
+    from kafkaguard._delivery.facts import Batch, Raw, SizeAnswer
     from kafkaguard._delivery.records import Record
     from kafkaguard._delivery.shell import ClientErrors
     from kafkaguard_adapters.building import Builder
@@ -83,7 +83,7 @@ class KafkaPythonShell(ReportingShell):
     Args:
         producer: The client's producer.
         builder: Builds the producer's successor.
-        max_bytes: Asks the cluster for ``max.message.bytes`` of a topic.
+        size_limit: Asks the cluster for ``max.message.bytes`` of a topic.
         letters: The checks and errors of ``send``, for dead letters.
 
     Attributes:
@@ -94,14 +94,14 @@ class KafkaPythonShell(ReportingShell):
         self,
         producer: Any,
         builder: Builder,
-        max_bytes: Callable[[str], Coroutine[Any, Any, int | None]],
+        size_limit: Callable[[str], Coroutine[Any, Any, SizeAnswer]],
         letters: LetterRules,
     ) -> None:
         self.errors: ClientErrors = errors
         self.producer = producer
         self.traits = traits_of(producer)
         self._builder = builder
-        self._max_bytes = max_bytes
+        self._size_limit = size_limit
         self._letters = letters
         #: Open batches, by the client's future of the batch. Written without a lock.
         self._open: dict[Any, SourceBatch] = {}
@@ -110,6 +110,8 @@ class KafkaPythonShell(ReportingShell):
         self._ends: dict[Place, tuple[Any, int]] = {}
         self._generation = -1
         self._numbers = itertools.count()
+        #: Guards ``_dying``, ``_is_closed`` and which producer is in use. It is
+        #: entered again if a batch of the new producer has failed already.
         self._lock = threading.RLock()
         self._dying: Dying | None = None
         self._retired: list[Any] = []
@@ -134,7 +136,7 @@ class KafkaPythonShell(ReportingShell):
         begin = self._weakly(producer, self._generation)
         moving.report_batches(producer, begin)
         self._letters.follow(producer)
-        moving.check_partitioner(producer, partial(told.not_there, errors))
+        moving.check_partitioner(producer, partial(send_errors.not_there, errors))
         for source in reading.unfinished(producer):
             if source.produce_future not in self._open:
                 begin(source, before=len(reading.records_in(source)))
@@ -309,7 +311,8 @@ class KafkaPythonShell(ReportingShell):
             moving.let_go(dead)
         for batch in self._open_of(dead):
             if not batch.result.is_done:
-                moving.give_up(dead, batch.source, error)
+                with self._giving_up:
+                    moving.give_up(dead, batch.source, error)
             self._done(batch)
 
     def answers(self, batches: Sequence[Batch]) -> Mapping[Batch, Answer]:
@@ -395,6 +398,8 @@ class KafkaPythonShell(ReportingShell):
         except BaseException:
             _close(successor)
             raise
+        # Without the lock: nothing else replaces a transactional producer. Also while
+        # it is closed, because ``close`` may have to end a transaction in this way.
         self.put_in_use(successor)
         self._retired.append(old)
 
@@ -464,9 +469,9 @@ class KafkaPythonShell(ReportingShell):
         """Return the size in bytes of a batch with this record only, compressed."""
         return reading.size_alone(self.producer, raw)
 
-    def ask_size_limit(self, topic: str) -> int | None:
+    def ask_size_limit(self, topic: str) -> SizeAnswer:
         """Look up ``max.message.bytes``; None if it is not available within 3 s."""
-        return run(self._max_bytes(topic))
+        return run(self._size_limit(topic))
 
     def take_back(self, behind: Batch) -> None:
         """Fail the batches that wait behind a failed batch and were never sent."""

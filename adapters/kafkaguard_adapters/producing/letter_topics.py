@@ -1,18 +1,15 @@
 """Warn early about a dead-letter topic that is missing, compacted or forbidden.
 
-A dead letter for a topic that does not exist waits until the client gives up, and then
-its record fails. So the guard looks up the dead-letter topic when the client is
-wrapped. If its name depends on the record's topic, the guard looks it up when the first
-batch of that topic begins.
+A record fails if its dead letter cannot be delivered. So the guard looks up the
+dead-letter topic when the client is wrapped. If its name depends on the record's topic,
+the guard looks it up when the first batch of that topic begins.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any, Final
-
-from kafka.protocol.admin import DescribeConfigsRequest
+from typing import TYPE_CHECKING, Final
 
 from kafkaguard._cluster.topic_settings import TopicSettings
 from kafkaguard.errors import KafkaGuardError
@@ -29,8 +26,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("kafkaguard.producer")
 
-_BROKER: Final = 4
-_MAKES_TOPICS: Final = "auto.create.topics.enable"
 _UNKNOWN: Final = 3
 _DENIED: Final = 29
 #: Seconds for one look-up; nothing waits for it.
@@ -103,7 +98,7 @@ async def _trouble(cluster: Cluster, name: str) -> str | None:
     deadline = asyncio.get_running_loop().time() + _TIMEOUT_S
     (topic,) = (await cluster.refresh(deadline, [name])).topics
     if topic.error_code == _UNKNOWN:
-        if await _makes_topics(cluster, deadline):
+        if await topic_settings.makes_topics(cluster, deadline):
             return None
         return "does not exist: a record for it would fail instead. Create it"
     if topic.error_code == _DENIED:
@@ -118,15 +113,3 @@ async def _trouble(cluster: Cluster, name: str) -> str | None:
             "instead. Set its cleanup.policy to delete"
         )
     return None
-
-
-async def _makes_topics(cluster: Cluster, deadline: float) -> bool:
-    """Return whether brokers create missing topics by themselves; False if unknown."""
-    broker = next(iter(cluster.addresses))
-    resource: Any = (_BROKER, str(broker), [_MAKES_TOPICS])
-    answer = await cluster.ask(
-        DescribeConfigsRequest(resources=[resource]), broker, deadline
-    )
-    return any(
-        config.value == "true" for each in answer.results for config in each.configs
-    )

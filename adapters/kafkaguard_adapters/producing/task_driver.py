@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.asking.cluster_view import ClusterView
     from kafkaguard_adapters.building import Wish
-    from kafkaguard_adapters.producing.barrier import TimeLimit
+    from kafkaguard_adapters.producing.time_limit import TimeLimit
 
 _log = logging.getLogger("kafkaguard.producer")
 #: Seconds that tasks have to end when the producer is closed.
@@ -214,6 +214,7 @@ class TaskDriver(DriverBase):
         """Build a successor, and report success or failure to the machine."""
         try:
             await self._shell.put_successor_in_use(locking_out)
+        # A factory of the application may raise SystemExit, which would end the loop.
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the machine decides
             commands = self._not_replaced(error)
         else:

@@ -19,7 +19,7 @@ from kafkaguard.errors import (
 if TYPE_CHECKING:
     from kafkaguard._delivery.shell import ClientErrors
     from kafkaguard._verdicts.verdict import Phase
-    from kafkaguard_adapters.producing.barrier import TimeLimit
+    from kafkaguard_adapters.producing.time_limit import TimeLimit
 
 
 class Call(NamedTuple):
@@ -39,6 +39,7 @@ SEND = Call("send", "Produce", "enqueue")
 #: The verdict for calls in a wrong order; the client is not dead.
 OUT_OF_ORDER_CALL = classify(ClientStateError("in a wrong order"))
 _ABORT_FIRST = "call abort_transaction(), then begin again"
+_WAIT_OR_ABORT = "call the same method again to wait for longer, or abort_transaction()"
 _COMMIT_IN_DOUBT = classify(ClientTimeoutError(), api="EndTxn", phase="commit")
 _NOT_ABORTED_YET = classify(ClientTimeoutError(), api="EndTxn", phase="abort")
 #: The verdict for a commit that was not requested yet, since records are pending.
@@ -193,8 +194,7 @@ def unconfirmed(offsets: Any, group: Any, limit: TimeLimit) -> str:
     return (
         f"the offsets of group {getattr(group, 'group_id', group)} for {topics} were "
         f"not confirmed within {limit}: the group's coordinator does not answer, or "
-        "the brokers do not know one of the topics or partitions. Call the same method "
-        "again to wait for longer, or abort_transaction()"
+        "the brokers do not know one of the topics or partitions; " + _WAIT_OR_ABORT
     )
 
 
@@ -264,11 +264,11 @@ def say_aborted(error: BaseException) -> None:
         return
     verdict = error.verdict
     if verdict.action is Action.ABORT or (
-        verdict.retriable and error.api == COMMIT.api
+        verdict.retriable and error.api in (COMMIT.api, OFFSETS.api)
     ):
         rule = replace(verdict.rule, sentence=_ABORTED_BY_BLOCK)
         error._verdict = replace(verdict, rule=rule)  # noqa: SLF001 - kafkaguard's own class
-    for advice in (_ABORT_FIRST, _again(COMMIT)):
+    for advice in (_ABORT_FIRST, _WAIT_OR_ABORT, _again(COMMIT)):
         if error.summary is not None:
             error.summary = error.summary.replace(
                 advice, "the block has aborted it: begin again"

@@ -55,7 +55,9 @@ _CONTEXTS: tuple[tuple[str, dict[str, Any]], ...] = (
     default=None,
     help="Whether the producer is idempotent.",
 )
-@click.option("--transactional", is_flag=True, help="A transaction was open.")
+@click.option(
+    "--transactional", is_flag=True, help="A client reported it in a transaction."
+)
 @click.option("--compacted", is_flag=True, help="The topic is compacted.")
 @click.option("--tiered", is_flag=True, help="The topic has remote storage.")
 @click.option("--topic", help="The topic, for policies with overrides by topic.")
@@ -89,8 +91,10 @@ def explain(  # noqa: PLR0913 - one for each option
         "transactional": transactional,
         "facts": TopicFacts(compacted or None, tiered or None),
     }
-    verdict = classify(found.subject, **context)
-    others = list(_depends(found.subject, context))
+    # In a transaction the code comes from a client, which has given up the request.
+    subject = found.error_class() if transactional and found.key else found.subject
+    verdict = classify(subject, **context)
+    others = list(_depends(subject, context))
     tries = None if policy is None else _tries(policy, verdict, found, topic, context)
     habits = habits_of(found.error_class.code, context["api"])
     if as_json:

@@ -65,6 +65,7 @@ USED = {
     ),
     "ProduceRequest": ("_topics",),
     "TransactionManager": (
+        "_pending_txn_offsets",
         "_pid_and_epoch",
         "_sequence_numbers",
         "_transaction_waiter",

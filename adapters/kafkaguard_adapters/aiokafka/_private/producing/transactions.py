@@ -75,6 +75,15 @@ def end(producer: Any, *, commit: bool) -> None:
         manager.aborting_transaction()
 
 
+def drop_offsets(producer: Any) -> None:
+    """Drop the offsets that no broker has confirmed.
+
+    aiokafka asks for them again without end, and sends no abort until they are
+    confirmed.
+    """
+    producer._txn_manager._pending_txn_offsets.clear()
+
+
 def ended(producer: Any) -> Awaitable[None]:
     """Return an awaitable that waits for the end of the transaction, or raises."""
     return asyncio.shield(producer._txn_manager.wait_for_transaction_end())

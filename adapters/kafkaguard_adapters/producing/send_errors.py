@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.report import DeliveryReport
     from kafkaguard._delivery.shell import ClientErrors
     from kafkaguard.errors import KafkaGuardError
-    from kafkaguard_adapters.producing.barrier import TimeLimit
+    from kafkaguard_adapters.producing.time_limit import TimeLimit
 
 #: The verdict for a transaction that its closed producer could not abort.
 _LEFT_OPEN = Verdict(
@@ -151,7 +151,7 @@ def not_there(
     return errors.translate(theirs, message=text, verdict=verdict, **place)
 
 
-def send_raised(errors: ClientErrors, error: Exception, topic: Any) -> KafkaGuardError:
+def raised(errors: ClientErrors, error: Exception, topic: Any) -> KafkaGuardError:
     """Make the error for a record whose ``send`` raised an exception of another kind.
 
     The error does not contain the exception's text, which may quote the record.
@@ -184,7 +184,7 @@ def letter_error(
         return error
     if isinstance(error, theirs):
         return error_of(error, topic)
-    return send_raised(errors, error, topic)
+    return raised(errors, error, topic)
 
 
 def add_unreadable(error: KafkaGuardError, failure: Exception) -> None:
