@@ -195,6 +195,10 @@ class TestAsked:
         machine.began(waiting)
         assert machine.tick(31.0) == [c.GiveUp((waiting,))]
 
+    def test_a_reply_about_a_topic_that_waits_no_more_changes_nothing(self):
+        """Its records may have ended before the sends were held."""
+        assert machine_of().held("t", 0.0) == ()
+
     def test_records_that_wait_are_dropped_with_a_reason(self):
         """A driver that cannot go on says why."""
         machine = machine_of()
