@@ -133,3 +133,17 @@ def test_how_old_the_next_record_is():
         "next_timestamp": 100_000.0,
         "time_reason": TimeReason.FUTURE,
     }
+
+
+def test_reasons_are_words_that_people_read():
+    """Tables and labels of gauges show them."""
+    words = {
+        "no group",
+        "no commit",
+        "no leader",
+        "gone",
+        "committed beyond end",
+        "left",
+        "error",
+    }
+    assert words <= set(LagReason)

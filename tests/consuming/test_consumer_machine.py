@@ -104,6 +104,13 @@ def test_a_failed_broker_is_tried_as_often_as_the_policy_says():
     assert one.next_due > now
 
 
+@pytest.mark.parametrize(("api", "asks"), [("Fetch", True), ("ListOffsets", False)])
+def test_only_a_position_that_is_read_can_be_out_of_range(api, asks):
+    """A look-up of offsets has none."""
+    commands = machine().refused(P[0], ReadRefusal(1, api, position=7), 0.0)
+    assert asks == (c.AskRange(P[0]) in commands)
+
+
 def test_what_waiting_does_not_mend_is_raised_at_once():
     """A denied topic is an error of the next poll, with its place, and an event."""
     one = machine()

@@ -109,23 +109,50 @@ class TestReplaced:
     def test_a_record_in_flight_waits_for_a_late_answer(self, answer, ending):
         """With its offset; without an answer it is in doubt."""
         machine = machine_of(hears_late=True)
-        batch = begun(machine)
+        batch = begun(machine, 2)
         machine.died(CAUSE, HERE, 0.0)
-        [item] = batch.items
-        gone = Refusal(item, 0, CAUSE, "client", "maybe")
+        gone = Refusal(batch.items[1], 1, CAUSE, "client", "maybe")
         assert not machine.failed(batch, [gone], 0.0)
         machine.heard_out(0.0)
         assert machine.stopped(0.0) == [c.AskAnswers((batch,))]
         if answer == "no":
-            answer = Answer(refusals=refusals(batch, 10, "record"))
+            answer = Answer(refusals=refusals(batch, 10, "record")[1:])
         told = list(machine.answered({} if answer is None else {batch: answer}, 0.0))
         replace = only(c.Replace, told)
         if ending == "failed":
             told += machine.size_limit("t", None, 0.0)
         outcome = only(c.Settle, told).record.outcome
         assert outcome.ending == ending
-        assert outcome.offset == (7 if ending == "delivered" else None)
+        assert outcome.offset == (8 if ending == "delivered" else None)
         assert replace.locking_out is (batch if ending == "in_doubt" else None)
+
+
+@pytest.mark.parametrize(
+    ("rescue", "now", "cls"),
+    [
+        ("ordered", 99.0, errors.ClientTimeoutError),
+        ("never", 99.0, errors.ClientTimeoutError),
+        ("never", 0.0, errors.ClientClosedError),
+    ],
+)
+def test_a_record_that_never_left_says_whether_its_time_was_over(rescue, now, cls):
+    """Only then it is told as too late."""
+    machine = machine_of(PlainPolicy(rescue))
+    batch = begun(machine)
+    gone = Refusal(batch.items[0], 0, CAUSE, "client", "never")
+    outcome = only(c.Settle, machine.failed(batch, [gone], now)).record.outcome
+    assert (type(outcome.error), outcome.ending) == (cls, "failed")
+
+
+def test_a_known_limit_shows_which_record_was_too_large():
+    """At once, although the client blames nobody."""
+    machine = machine_of()
+    machine.size_limit("t", 1000, 0.0)
+    batch = begun(machine, 2)
+    batch.items[1] = large = Item(Raw(b"k", b"1:" + b"v" * 5000 + b":"), is_new=True)
+    machine.failed(batch, refusals(batch, 10), 0.0)
+    codes = [machine.record(item).error.code for item in (batch.items[0], large)]
+    assert codes == [None, 10]
 
 
 class TestAsked:
@@ -167,6 +194,10 @@ class TestAsked:
         waiting.items = [Item(Raw(b"k", b"0:good"), is_new=True)]
         machine.began(waiting)
         assert machine.tick(31.0) == [c.GiveUp((waiting,))]
+
+    def test_a_reply_about_a_topic_that_waits_no_more_changes_nothing(self):
+        """Its records may have ended before the sends were held."""
+        assert machine_of().held("t", 0.0) == ()
 
     def test_records_that_wait_are_dropped_with_a_reason(self):
         """A driver that cannot go on says why."""

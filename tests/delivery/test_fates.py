@@ -16,7 +16,7 @@ from kafkaguard._delivery.sizes import batch_size
 from kafkaguard._retries.events import RejectEvent, RetryEvent, WaitEvent
 from tests.delivery.told import HERE, begun, machine_of, only, refusals, resent
 from tests.delivery.world.batches import Item, Items
-from tests.delivery.world.words import Letters, PlainPolicy
+from tests.delivery.world.words import Letters, Limit, PlainPolicy
 
 LETTERS = PlainPolicy(on_reject="dead_letter")
 PATIENT = PlainPolicy(attempts=3, deadline=100.0)
@@ -191,6 +191,15 @@ class TestNoLetter:
         error = errors.InvalidRecordError(topic="t")
         _, told = machine.refused_at_once(object(), HERE, None, error, 0.0)
         assert "no dead letter" not in str(outcome(told).error)
+
+    def test_the_limit_of_the_policy_is_named(self):
+        """Two records in a row are refused, and one dead letter is allowed."""
+        letters = Letters(Limit(consecutive=1))
+        policy = PlainPolicy(on_reject="dead_letter", dead_letter=letters)
+        machine = machine_of(policy)
+        refuse(machine)
+        error = outcome(refuse(machine)).error
+        assert "no dead letter was sent: 1 records in a row" in str(error)
 
     def test_a_machine_that_gave_up_sends_none(self):
         """Nobody would wait for it."""

@@ -152,6 +152,25 @@ def test_a_record_that_was_never_sent_has_the_clients_own_error():
     assert not judged(10, "record", "never").may_be_tried
 
 
+@pytest.mark.parametrize("sent", ["never", "maybe"])
+def test_a_record_that_its_client_gave_up_has_its_place(sent):
+    """And the client's own exception."""
+    cause = IllegalStateError("gone")
+    error = judged(cause, "client", sent).error
+    assert (error.api, error.topic, error.partition) == ("Produce", "t", 0)
+    assert error.original_text == "IllegalStateError: gone"
+
+
+def test_a_client_can_do_nothing_that_its_shell_does_not_say():
+    """A successor can be built, unless the shell denies it."""
+    traits = Traits("model", 30.0, "delivery.timeout")
+    said = (traits.largest_request, traits.unwritable_times, traits.margin)
+    assert said == (None, frozenset(), 0.0)
+    assert traits.replaceable
+    can = traits.compresses, traits.transactional, traits.hears_late, traits.takes_back
+    assert not any(can)
+
+
 @pytest.mark.parametrize(
     ("cause", "is_end"), [(90, True), (31, True), (58, True), (29, False), (45, False)]
 )

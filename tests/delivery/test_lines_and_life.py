@@ -246,6 +246,20 @@ class TestOverdue:
         assert list(lines.open) == whole.parts == parts
         assert [(each.due, each.next_check) for each in parts] == [(10.0, 10.0)] * 2
 
+    def test_the_parts_of_a_batch_are_counted_in_its_place(self):
+        """Open records, and those that failed."""
+        whole = Keyed(HERE, 1, [b"a", b"b", b"c"])
+        lines = lines_of(whole)
+        assert lines.left([whole]) == (3, 0)
+        one, two = (Keyed(HERE, n, k, 10.0, whole) for n, k in ((1, [1]), (2, [2, 3])))
+        lines.begin(one)
+        lines.begin(two)
+        assert lines.left([whole]) == (3, 0)
+        one.ended, one.left = "failed", 1
+        assert lines.left([whole]) == (2, 1)
+        two.ended = "accepted"
+        assert lines.left([whole]) == (0, 1)
+
     def test_a_topic_is_quiet_when_none_of_its_batches_is_open(self):
         """Open batches of other topics do not count."""
         one, other = Keyed(HERE, 1, [b"a"]), Keyed(Place("u", 0), 1, [b"a"])

@@ -107,3 +107,13 @@ def test_where_the_clients_class_is_missing_ours_alone_is_made(path):
     assert issubclass(there, kafka.errors.NotCoordinatorError)
     error = pickle.loads(pickle.dumps(there("m", topic="t")))
     assert (type(error), error.summary, error.topic) == (there, "m", "t")
+
+
+def test_conditions_that_only_a_client_meets_have_names_of_their_own():
+    """They say where they come from; all codes come from a broker."""
+    names = [name for name in errors.__all__ if name.startswith("Client")]
+    conditions = [getattr(errors, name) for name in names]
+    assert len(conditions) > 5
+    for cls in conditions:
+        assert (cls.origin, cls.code) == ("client", None)
+        assert cls.name.startswith("CLIENT_")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from decimal import Decimal
 from typing import Annotated, Literal
 
 import pytest
@@ -112,6 +113,7 @@ def test_an_unknown_setting_without_a_near_one_is_told_what_is_allowed():
         ("30 parsecs", ""),
         ("soon", ""),
         (10**400, ""),
+        (Decimal("sNaN"), ""),
         ([], ""),
         (b"x", ""),
     ],
