@@ -93,7 +93,7 @@ class Policy(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class ReadRefusal:
     """The refusal of a read.
 
     Attributes:
@@ -115,7 +115,7 @@ class _Episode:
     """The state of a partition that cannot be read."""
 
     since: float
-    refusal: Refusal
+    refusal: ReadRefusal
     error: KafkaGuardError
     tries: int = 0
     wait: float = 0.0
@@ -187,7 +187,7 @@ class ConsumerMachine:
     # --- reads ------------------------------------------------------------------------
 
     def refused(
-        self, place: TopicPartition, refusal: Refusal, now: float
+        self, place: TopicPartition, refusal: ReadRefusal, now: float
     ) -> list[Command]:
         """Record that a read was refused."""
         if refusal.code == OUT_OF_RANGE and refusal.api == FETCH:
@@ -224,7 +224,9 @@ class ConsumerMachine:
         self._plan()
         return commands
 
-    def _open(self, place: TopicPartition, refusal: Refusal, now: float) -> _Episode:
+    def _open(
+        self, place: TopicPartition, refusal: ReadRefusal, now: float
+    ) -> _Episode:
         """Begin an episode, or continue it."""
         error = self._judge(place, refusal)
         episode = self._episodes.get(place)
@@ -238,7 +240,7 @@ class ConsumerMachine:
         episode.tries += 1
         return episode
 
-    def _judge(self, place: TopicPartition, refusal: Refusal) -> KafkaGuardError:
+    def _judge(self, place: TopicPartition, refusal: ReadRefusal) -> KafkaGuardError:
         if refusal.code is None:
             assert refusal.error is not None
             return refusal.error
@@ -370,7 +372,7 @@ class ConsumerMachine:
         self._denied = frozenset(topics)
         return commands
 
-    def handed_over(
+    def error_returned(
         self, place: TopicPartition | None, error: KafkaGuardError
     ) -> list[Command]:
         """Record an error that the client returned in a message.
@@ -405,8 +407,8 @@ class ConsumerMachine:
         """
         ruling = self._ruling(error)
         is_waited_for = ruling.action in RETRIABLE_ACTIONS
-        commands = [] if is_waited_for else self.handed_over(None, error)
-        refusal = Refusal(None, OFFSET_FETCH, error=error)
+        commands = [] if is_waited_for else self.error_returned(None, error)
+        refusal = ReadRefusal(None, OFFSET_FETCH, error=error)
         wait = 0.0
         for place, reader in readers.items():
             if not reader.needs_commit:
@@ -457,7 +459,7 @@ class ConsumerMachine:
     # --- offsets out of range ---------------------------------------------------------
 
     def _out_of_range(
-        self, place: TopicPartition, refusal: Refusal, now: float
+        self, place: TopicPartition, refusal: ReadRefusal, now: float
     ) -> list[Command]:
         """Hold the partition until its position is compared with the log."""
         episode = self._open(place, refusal, now)
@@ -571,7 +573,7 @@ class ConsumerMachine:
         return [Probe(place, free[place].position) for place in standing]
 
     def probed(
-        self, place: TopicPartition, refusal: Refusal | None, now: float
+        self, place: TopicPartition, refusal: ReadRefusal | None, now: float
     ) -> list[Command]:
         """Record the result of a probe; None: the position can be read.
 

@@ -70,6 +70,8 @@ class Attempts:
         self._paid: set[str] = set()
         #: Topics whose records fail because the breaker is open.
         self._barred: set[str] = set()
+        #: The topic of the failure that is being decided, for ``_draw`` and ``take``:
+        #: the retry machine of a record calls them, and knows no topics.
         self._topic = ""
 
     @property

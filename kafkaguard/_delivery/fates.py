@@ -64,7 +64,7 @@ class Fates:
         shorten: Called with a batch whose records are all settled.
 
     Attributes:
-        attempts: The policy's attempts and waits.
+        attempts: The policy's attempts and waits; the machine sets it.
         open: The records that are not settled.
         transaction_failure: The first failure of a record of a transaction that is not
             only the failure of its batch, if there is one.
@@ -132,7 +132,8 @@ class Fates:
         """Queue a record for its topic's next round, outside the policy's attempts."""
         self.happens(record, RecordEvent.QUEUE)
         topic = record.place.topic
-        self.tell(RetryEvent, topic, number=2, wait=0.0, action=Action.RETRY)
+        number = record.resent + 2  # the first attempt is number 1
+        self.tell(RetryEvent, topic, number=number, wait=0.0, action=Action.RETRY)
         self._queue(record)
 
     def queue_attempt(self, record: Record, error: KafkaGuardError, now: float) -> bool:
@@ -281,7 +282,7 @@ class Fates:
     # --- dead letters -----------------------------------------------------------------
 
     def _set_aside(self, record: Record, error: KafkaGuardError, now: float) -> None:
-        why = self._why_no_letter(record, error)
+        why = self._claim_letter(record, error)
         if why is not None:
             if record.raw is not None or record.batch is not None:
                 add_words(error, f"no dead letter was sent: {why}")
@@ -301,7 +302,8 @@ class Fates:
         else:
             self.ask_size(letter)
 
-    def _why_no_letter(self, record: Record, error: KafkaGuardError) -> str | None:
+    def _claim_letter(self, record: Record, error: KafkaGuardError) -> str | None:
+        """Count a dead letter; if there can be none, return why, and count nothing."""
         if self._is_closed:
             return _CLOSED
         if record.raw is None:
@@ -312,7 +314,7 @@ class Fates:
                 "dead_letter.topic is the record's own topic, which would refuse it "
                 "again: name another topic"
             )
-        return self._books.letters.beyond(self._policy.dead_letter.limit, record)
+        return self._books.letters.count_letter(self._policy.dead_letter.limit, record)
 
     def _may_go_without_time(
         self, letter: Record, error: KafkaGuardError, now: float

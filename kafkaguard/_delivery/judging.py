@@ -188,8 +188,7 @@ class Judge:
             )
         else:
             happened = "it was sent and got no answer: it may have been written"
-        context: dict[str, Any] = {"idempotent": False}
-        context["transactional"] = self._traits.transactional
+        context: dict[str, Any] = {"transactional": self._traits.transactional}
         if not sent:
             context["phase"] = "enqueue"
         return self._errors.translate(
@@ -291,7 +290,6 @@ class Judge:
         context: dict[str, Any] = {
             "null_key": refusal.null_key,
             "facts": known.facts if is_vague else None,
-            "idempotent": False,
             "transactional": self._traits.transactional,
         }
         if (
@@ -305,7 +303,7 @@ class Judge:
     def _translated(self, refusal: Refusal, known: RefusalFacts) -> KafkaGuardError:
         if isinstance(refusal.cause, KafkaGuardError):
             return refusal.cause
-        context = {"transactional": self._traits.transactional, "idempotent": False}
+        context = {"transactional": self._traits.transactional}
         return self._errors.translate(refusal.cause, context=context, **_place(known))
 
     def not_taken(self, why: BaseException, record: Record) -> KafkaGuardError:

@@ -51,7 +51,7 @@ class LetterCount:
         """Take back a record whose dead letter was not delivered."""
         self._letters -= 1
 
-    def beyond(
+    def count_letter(
         self, limit: LetterLimit | None, record: Record | None = None
     ) -> str | None:
         """Count a dead letter, unless it is beyond the limit.

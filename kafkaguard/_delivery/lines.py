@@ -104,19 +104,19 @@ class Lines:
                 yield index, record
 
     def newest(
-        self, place: Place, keys: Collection[bytes]
-    ) -> tuple[dict[bytes, Rank], Rank | None]:
+        self, place: Place, keys: Collection[bytes | None]
+    ) -> tuple[dict[bytes | None, Rank], Rank | None]:
         """Find the newest record of each key that was or may have been written.
 
         Args:
             place: Topic and partition.
-            keys: The keys.
+            keys: The keys; None is not among them.
 
         Returns:
             The rank of the newest record, by key; and the rank of the newest batch
             with unknown keys, which may have any of them.
         """
-        newest: dict[bytes, Rank] = {}
+        newest: dict[bytes | None, Rank] = {}
         unknown: Rank | None = None
         for batch in self._lines.get(place, ()):
             if batch.ended == "split":
@@ -130,7 +130,7 @@ class Lines:
             for index, key in enumerate(found):
                 if key in keys and batch.may_hold(index):
                     rank = self._rank_of(batch, index)
-                    assert key is not None
+
                     if key not in newest or newest[key] < rank:
                         newest[key] = rank
         return newest, unknown

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from kafkaguard._delivery import commands
 from kafkaguard._delivery.attempts import Attempts
 from kafkaguard._delivery.books import Books
-from kafkaguard._delivery.death import ANSWER_S, ClientLife
+from kafkaguard._delivery.client_life import ANSWER_S, ClientLife
 from kafkaguard._delivery.fates import Fates
 from kafkaguard._delivery.judging import (
     MESSAGE_TOO_LARGE,
@@ -31,7 +31,6 @@ from kafkaguard._delivery.judging import (
 )
 from kafkaguard._delivery.lines import Lines
 from kafkaguard._delivery.records import Record, Work
-from kafkaguard._delivery.rescue import DRAIN_S
 from kafkaguard._delivery.rounds import Rounds
 from kafkaguard._delivery.size_limits import SizeLimits
 from kafkaguard._delivery.table import (
@@ -41,6 +40,7 @@ from kafkaguard._delivery.table import (
     RecordState,
     TopicEvent,
 )
+from kafkaguard._delivery.topic_round import DRAIN_S
 from kafkaguard._retries.events import RecreateEvent
 from kafkaguard.errors import ClientTimeoutError, InvalidRecordKeyError
 
@@ -115,6 +115,7 @@ class DeliveryMachine:
             self._attempts,
             self._emit,
         )
+        # Each needs the other: a round ends records, and a fate queues them.
         self._fates = self._rounds.fates = Fates(
             traits,
             policy,
@@ -369,12 +370,15 @@ class DeliveryMachine:
         if self._may_be_rescued(record, judgement, now):
             record.is_suspect = record.resent > 0 and not is_mate
             self._fates.queue_rescue(record)
-        elif self._lacks_size_limit(record, error):
-            self._fates.ask_size(record)
-        elif judgement.client_failed and record.due <= now:
-            self._fates.end(record, self._judge.not_in_time(error), now)
-        else:
-            self._fates.end(record, error, now)
+            return
+        if _is_oversize(record, error):
+            self._rounds.oversize.add(record.place.topic)
+            if not self._is_closing:
+                self._fates.ask_size(record)  # for the text of the error
+                return
+        if judgement.client_failed and record.due <= now:
+            error = self._judge.not_in_time(error)
+        self._fates.end(record, error, now)
 
     def _queue_attempt(
         self, record: Record, error: KafkaGuardError, now: float
@@ -401,14 +405,6 @@ class DeliveryMachine:
         if judgement.client_failed:
             return True
         return judgement.may_be_rescued and not record.is_alone
-
-    def _lacks_size_limit(self, record: Record, error: KafkaGuardError) -> bool:
-        """Return whether the topic's limit is needed for the text of the error."""
-        is_too_large = error.code == MESSAGE_TOO_LARGE
-        if not is_too_large or error.verdict.written != "no" or record.is_letter:
-            return False
-        self._rounds.oversize.add(record.place.topic)
-        return not self._is_closing
 
     # --- records that send() itself refuses -------------------------------------------
 
@@ -822,7 +818,10 @@ class DeliveryMachine:
         return bool(self.holds or self._rounds.topics or self._fates.open)
 
     def failed_and_open(self) -> int:
-        """Count the records that have failed and have no outcome yet."""
+        """Count the records that have failed and have no outcome yet.
+
+        Called without the driver's lock; the copy is one step of the interpreter.
+        """
         return sum(not record.is_letter for record in self._fates.open.copy())
 
     def has_unseen(self) -> bool:
@@ -832,3 +831,9 @@ class DeliveryMachine:
     def report(self, pending: int) -> DeliveryReport:
         """Return the counts since the last report."""
         return self._books.report(pending)
+
+
+def _is_oversize(record: Record, error: KafkaGuardError) -> bool:
+    """Return whether a record of the application was refused for its size."""
+    is_too_large = error.code == MESSAGE_TOO_LARGE
+    return is_too_large and error.verdict.written == "no" and not record.is_letter

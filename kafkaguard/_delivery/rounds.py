@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 from kafkaguard._delivery import commands
 from kafkaguard._delivery.judging import MESSAGE_TOO_LARGE
-from kafkaguard._delivery.rescue import DRAIN_S, Topic
 from kafkaguard._delivery.size_limits import FRESH_S
 from kafkaguard._delivery.table import RecordEvent, RecordState, TopicEvent, TopicState
+from kafkaguard._delivery.topic_round import DRAIN_S, TopicRound
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kafkaguard._delivery.attempts import Attempts
+    from kafkaguard._delivery.client_life import ClientLife
     from kafkaguard._delivery.commands import Command
-    from kafkaguard._delivery.death import ClientLife
     from kafkaguard._delivery.facts import Place
     from kafkaguard._delivery.fates import Fates
     from kafkaguard._delivery.judging import Judge
@@ -61,7 +61,7 @@ class Rounds:
         emit: Callable[[Command], None],
     ) -> None:
         self.holds: set[str | None] = set()
-        self.topics: dict[str, Topic] = {}
+        self.topics: dict[str, TopicRound] = {}
         self.oversize: set[str] = set()
         self._policy = policy
         self._errors = errors
@@ -81,7 +81,7 @@ class Rounds:
             not_before: The earliest time at which that group may be handed over.
         """
         name = record.place.topic
-        topic = self.topics.setdefault(name, Topic(name))
+        topic = self.topics.setdefault(name, TopicRound(name))
         topic.add(record)
         topic.not_before = max(topic.not_before, not_before)
         if not self._client.is_alive:
@@ -92,7 +92,7 @@ class Rounds:
         elif topic.state is TopicState.OPEN or self._lacks_hold(topic):
             self._begin(topic)
 
-    def _lacks_hold(self, topic: Topic) -> bool:
+    def _lacks_hold(self, topic: TopicRound) -> bool:
         """Return whether only dead letters were sent, and now another record waits."""
         return (
             topic.state is TopicState.WAITING
@@ -100,7 +100,7 @@ class Rounds:
             and not topic.has_only_letters()
         )
 
-    def _begin(self, topic: Topic) -> None:
+    def _begin(self, topic: TopicRound) -> None:
         topic.happens(TopicEvent.TROUBLE)
         self.holds.add(topic.name)
         self._emit(commands.HoldSends(topic.name))
@@ -122,11 +122,16 @@ class Rounds:
             for topic in list(self.topics.values()):
                 self._go_on(topic, now)
 
-    def _go_on(self, topic: Topic, now: float) -> None:
+    def _go_on(self, topic: TopicRound, now: float) -> None:
         if self._lacks_hold(topic):
             self._begin(topic)
-        if not self._is_ready(topic, now) or self._pauses(topic, now):
-            return
+        if self._needs_size_limit(topic, now):
+            self.fates.ask_size_limit(topic.name)
+        elif self._is_ready(topic, now) and not self._pause_if_due(topic, now):
+            self._hand_over(topic, now)
+
+    def _hand_over(self, topic: TopicRound, now: float) -> None:
+        """Hand over a topic's next records, or free its sends if none is left."""
         group = self._next_group(topic, now)
         if not group:
             self._close(topic)
@@ -139,15 +144,20 @@ class Rounds:
             self.fates.happens(record, RecordEvent.SEND)
         self._emit(commands.Send(topic.name, tuple(group)))
 
-    def _is_ready(self, topic: Topic, now: float) -> bool:
+    def _needs_size_limit(self, topic: TopicRound, now: float) -> bool:
+        """Return whether the next records may be above a limit that is not known."""
+        is_known = self._size_limits.is_known
+        return (
+            topic.name in self.oversize
+            and topic.has_due
+            and not is_known(topic.name, now, FRESH_S)
+        )
+
+    def _is_ready(self, topic: TopicRound, now: float) -> bool:
+        """Return whether nothing but the policy's wait delays the next records."""
         if topic.state is TopicState.OPEN:
             return topic.has_only_letters()
         if not topic.has_due:
-            return False
-        if topic.name in self.oversize and not self._size_limits.is_known(
-            topic.name, now, FRESH_S
-        ):
-            self.fates.ask_size_limit(topic.name)
             return False
         if topic.state is TopicState.DRAINING:
             return self._lines.is_quiet(topic.name) or now >= topic.until
@@ -155,8 +165,8 @@ class Rounds:
             return now >= topic.not_before or topic.is_empty
         return not topic.away or now >= topic.until
 
-    def _pauses(self, topic: Topic, now: float) -> bool:
-        """Let a topic wait if the policy or the breaker requires it."""
+    def _pause_if_due(self, topic: TopicRound, now: float) -> bool:
+        """Pause a topic if the policy or the breaker requires it; return whether."""
         if topic.state is TopicState.OPEN or topic.is_empty:
             return False
         if topic.not_before <= now:
@@ -168,7 +178,7 @@ class Rounds:
             topic.happens(TopicEvent.PAUSE)
         return True
 
-    def _close(self, topic: Topic) -> None:
+    def _close(self, topic: TopicRound) -> None:
         if topic.state is not TopicState.OPEN:
             topic.happens(TopicEvent.NOTHING_LEFT)
         del self.topics[topic.name]
@@ -176,11 +186,11 @@ class Rounds:
             self.holds.discard(topic.name)
             self._emit(commands.FreeSends(topic.name))
 
-    def _next_group(self, topic: Topic, now: float) -> list[Record]:
+    def _next_group(self, topic: TopicRound, now: float) -> list[Record]:
         """Return the records to hand over next; end those that must not be sent."""
         is_quiet = self._lines.is_quiet(topic.name)
         while group := topic.next_group():
-            group = [r for r in group if not self._is_ended(r, topic, now)]
+            group = [r for r in group if not self._end_if_hopeless(r, topic, now)]
             group = self._without_superseded(group, now)
             if group:
                 for record in group:
@@ -189,7 +199,8 @@ class Rounds:
         self.oversize.discard(topic.name)
         return []
 
-    def _is_ended(self, record: Record, topic: Topic, now: float) -> bool:
+    def _end_if_hopeless(self, record: Record, topic: TopicRound, now: float) -> bool:
+        """End a record that is too late or too large; return whether it was ended."""
         assert record.raw is not None
         if record.due <= now:
             self.expire(record, now)
@@ -241,14 +252,11 @@ class Rounds:
                 by_place.setdefault(record.batch.place, []).append(record)
         late = set()
         for place, records in by_place.items():
-            keys = {record.key for record in records if record.key is not None}
+            keys = {record.key for record in records}
             newest, unknown = self._lines.newest(place, keys)
             for record in records:
-                assert record.key is not None
-                later = newest.get(record.key, unknown)
-                if unknown is not None and later is not None:
-                    later = max(later, unknown)
-                if later is not None and record.rank < later:
+                later = (newest.get(record.key), unknown)
+                if any(rank is not None and record.rank < rank for rank in later):
                     late.add(record)
         return late
 
@@ -264,7 +272,7 @@ class Rounds:
 
     # --- the client -------------------------------------------------------------------
 
-    def stall(self, topic: Topic) -> None:
+    def stall(self, topic: TopicRound) -> None:
         """Let a topic wait for the client's successor."""
         topic.happens(TopicEvent.DIED)
         topic.away = 0

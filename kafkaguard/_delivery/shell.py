@@ -209,7 +209,7 @@ class ProducerShell(Shell, Protocol):
     def stop(self) -> None:
         """Stop the client within about a second; its pending records fail."""
 
-    def succeed(self, locking_out: Batch | None) -> None:
+    def put_successor_in_use(self, locking_out: Batch | None) -> None:
         """Build a successor and use it; then ``listen`` reports its batches.
 
         Raises:
@@ -254,7 +254,7 @@ class AwaitedShell(Shell, Protocol):
     async def stop(self) -> None:
         """Stop the client within about a second; its pending records fail."""
 
-    async def succeed(self, locking_out: Batch | None) -> None:
+    async def put_successor_in_use(self, locking_out: Batch | None) -> None:
         """Build a successor and use it; then ``listen`` reports its batches.
 
         Raises:

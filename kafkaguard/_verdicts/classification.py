@@ -44,31 +44,32 @@ def classify(
     transactional: bool = False,
     phase: Phase | None = None,
 ) -> Verdict:
-    """Say what to do about an answer of a broker or an error of a client.
+    """Return what to do about an answer of a broker or an error of a client.
 
-    A pure function of its arguments: nothing is asked, nothing is kept but the ready
-    verdicts. What is not known may be left out; then the costlier possibility counts
-    (see ``kafkaguard._verdicts.rules``).
+    The result depends on the arguments only; verdicts are cached. Omit what you do not
+    know: then the more costly case is assumed (see ``kafkaguard._verdicts.rules``).
 
     Args:
-        error: A code (int) as it stood in an answer; or an exception of kafka-python,
+        error: A code (int) from an answer; or an exception of kafka-python,
             confluent-kafka, aiokafka, kafkaguard or Python, or a
-            ``confluent_kafka.KafkaError``: then the client has given up on the request.
-            Causes are followed where they say more. Of a group the severest member
-            counts.
+            ``confluent_kafka.KafkaError``, which mean that the client has given up on
+            the request. If the cause of an exception says more, the cause decides. For
+            an exception group, its most severe member decides.
         api: The request that was answered, by its Kafka name (``"Produce"``). Default:
-            not known; for our own exceptions the one that they carry.
-        client: The library that reported it. Default: told from the exception.
-        null_key: Whether the record concerned has no key. Default: not known.
-        facts: Facts about the topic. Default: nothing.
-        idempotent: Whether the producer is. Default: not known, counts as not.
+            unknown; for an exception of kafkaguard, its ``api``.
+        client: The library that reported it. Default: the one of the exception.
+        null_key: Whether the record has no key. Default: unknown.
+        facts: Facts about the topic. Default: none.
+        idempotent: Whether the producer is idempotent. Default: unknown, which counts
+            as False.
         transactional: Whether a transaction was open. Default: False.
-        phase: ``"enqueue"``: raised before the client took the record. ``"single"``:
-            about this record alone. ``"background"``: reported by the client aside
-            (``error_cb``). ``"commit"``, ``"abort"``: ending a transaction, which is
-            an ``"EndTxn"``. ``"repeated"``: asked for again, since whether it was done
-            the first time is not known. ``"admin"``: asked for by an administrator,
-            who is no member of the group concerned. Default: an ordinary answer.
+        phase: ``"enqueue"``: the client raised it before it took the record.
+            ``"single"``: the answer is about this record only. ``"background"``: the
+            client reported it to ``error_cb``. ``"commit"``, ``"abort"``: the end of a
+            transaction (``"EndTxn"``). ``"repeated"``: the request was repeated,
+            because it is unknown whether the first one was carried out. ``"admin"``:
+            the request of an administrator, who is not a member of the group. Default:
+            an ordinary answer.
 
     Returns:
         The verdict; the same object for the same decision.
@@ -79,16 +80,16 @@ def classify(
         ValueError: Kafka has no request named ``api``, or there is no such ``phase``.
     """
     if error.__class__ is int:
-        signal, said_by, flag = error, None, None
+        signal, said_by, hint = error, None, None
     elif found := quick_signal(error):
-        signal, said_by, flag = found
+        signal, said_by, hint = found
     else:
         context = (api, null_key, facts, idempotent, transactional, phase)
-        return _closer_look(error, client, context)
+        return _of_exception(error, client, context)
     key = (
         signal,
         client or said_by,
-        flag,
+        hint,
         api,
         null_key,
         facts,
@@ -119,7 +120,7 @@ _Key = tuple[
 ]
 
 
-def _closer_look(error: Any, client: str | None, context: _Context) -> Verdict:
+def _of_exception(error: Any, client: str | None, context: _Context) -> Verdict:
     """Judge an exception whose class alone does not say everything."""
     if isinstance(error, e.KafkaGuardError):
         _check_facts(context[2])
@@ -129,7 +130,7 @@ def _closer_look(error: Any, client: str | None, context: _Context) -> Verdict:
             return _MEMO.get(own) or _decide(own)
     elif isinstance(error, BaseExceptionGroup):
         # A group may be tried again only if each of its members may.
-        verdicts = [_closer_look(m, client, context) for m in _members(error)]
+        verdicts = [_of_exception(m, client, context) for m in _members(error)]
         return max(verdicts, key=lambda verdict: verdict.action.severity)
     elif hasattr(error, "__index__") and not isinstance(error, bool):
         return _of_code(index(error), client, context)
@@ -179,7 +180,7 @@ def _implied_by(cls: type) -> tuple[tuple[str, bool], ...]:
 
 def _decide(key: _Key) -> Verdict:
     """Find the rule for a combination met for the first time, and remember it."""
-    signal, client, flag, api, null_key, facts, idempotent, transactional, phase = key
+    signal, client, hint, api, null_key, facts, idempotent, transactional, phase = key
     _check(api, phase)
     _check_types(client, null_key, idempotent, transactional)
     _check_facts(facts)
@@ -190,7 +191,7 @@ def _decide(key: _Key) -> Verdict:
     known = facts or _NO_FACTS
     situation = {
         "client": client,
-        "flag": flag,
+        "flag": hint,
         "null_key": null_key,
         "compacted": known.compacted,
         "tiered": known.tiered,

@@ -14,10 +14,9 @@ from kafkaguard import errors as e
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: How deep a chain of causes is followed; more is a loop or no chain of Kafka's.
+#: The most causes of an exception that are read: a longer chain is a loop, or does not
+#: come from Kafka.
 MAX_DEPTH = 16
-
-
 REPORTED = "reported"
 
 

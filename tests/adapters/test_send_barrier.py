@@ -28,14 +28,14 @@ def test_only_sends_of_the_topic_are_waited_for(under_way, topic, is_clear):
     """None is every topic; a thread that has sent and does not send now is none."""
     barrier = SendBarrier()
     barrier.under_way.update(under_way)
-    assert is_clear is barrier.clear(topic, time.monotonic())
+    assert is_clear is barrier.wait_for_sends(topic, time.monotonic())
 
 
 def test_the_callers_own_send_is_not_waited_for():
     """A callback that sends on the thread that holds would wait for itself."""
     barrier = SendBarrier()
     barrier.under_way[threading.get_ident()] = "t"
-    assert barrier.clear("t", time.monotonic()) is True
+    assert barrier.wait_for_sends("t", time.monotonic()) is True
 
 
 def test_a_send_that_ends_is_noticed():
@@ -44,5 +44,5 @@ def test_a_send_that_ends_is_noticed():
     barrier.under_way[OTHER] = "t"
     ended = threading.Thread(target=lambda: barrier.under_way.update({OTHER: None}))
     ended.start()
-    assert barrier.clear("t", time.monotonic() + 10) is True
+    assert barrier.wait_for_sends("t", time.monotonic() + 10) is True
     ended.join()

@@ -19,8 +19,9 @@ from kafkaguard._delivery.report import SupersededError
 from kafkaguard.errors import ClientTimeoutError
 from kafkaguard_adapters.building import Wish
 from kafkaguard_adapters.producing import driver as driver_module
-from kafkaguard_adapters.producing.barrier import TimeLimit
+from kafkaguard_adapters.producing.barrier import SendBarrier
 from kafkaguard_adapters.producing.driver import ThreadDriver
+from kafkaguard_adapters.producing.time_limit import TimeLimit
 from tests.delivery.world.words import PlainErrors, PlainPolicy
 
 #: Longer than anything here takes, also on a busy machine.
@@ -216,10 +217,10 @@ class Client:
         self._do("answers")
         return {}
 
-    def succeed(self, locking_out):
+    def put_successor_in_use(self, locking_out):
         """Have a successor."""
         self.locked_out = locking_out
-        self._do("succeed")
+        self._do("put_successor_in_use")
 
     def retire(self):
         """Close what has a successor."""
@@ -238,7 +239,7 @@ def build():
     def build(due=LONG_S, hook=None, traits=None, **policy):
         client = Client(due, **(traits or {}))
         wish = Wish(PlainPolicy(**policy), cache=NoFacts(), on_event=hook)
-        driver = ThreadDriver(client, wish)
+        driver = ThreadDriver(client, wish, SendBarrier())
         made.append(driver)
         return client, driver
 
@@ -284,6 +285,26 @@ class TestSendingAgain:
         assert client.handed == [b"1", b"3"]
         until(lambda: not driver.is_held("t"))
 
+    def test_each_further_attempt_of_a_record_has_the_next_number(self, build):
+        """The client does not say who is to blame: two go again, then each alone."""
+        events = []
+        client, driver = build(hook=events.append)
+        accept, refused = client.accepted, []
+
+        def refuse_once(batch):
+            if refused:
+                accept(batch)
+            else:
+                refused.append(batch)
+                client.refuse(batch, BAD, BAD, blame="unknown")
+
+        client.accepted = refuse_once
+        batch = client.send("t", (b"a", b"1"), (b"b", b"2"))
+        client.refuse(batch, BAD, BAD, blame="unknown")
+        assert outcomes(client, driver, batch) == [DONE, DONE]
+        until(lambda: len(events) == 4)
+        assert [each.number for each in events] == [2, 2, 3, 3]
+
     def test_a_record_that_the_client_does_not_take_has_failed_alone(self, build):
         """The records after it are sent; its cause is whatever the client raised."""
         client, driver = build()
@@ -319,11 +340,11 @@ class TestSendingAgain:
         client, driver = build()
         waited_for, ended = [], threading.Event()
 
-        def clear(topic, _deadline):
+        def wait_for_sends(topic, _deadline):
             waited_for.append(topic)
             ended.wait(LONG_S)
 
-        driver.barrier.clear = clear
+        driver._barrier.wait_for_sends = wait_for_sends
         batch = client.send("t", (b"a", b"1"), (b"b", b"2"))
         client.refuse(batch, None, BAD)
         until(lambda: waited_for)
@@ -384,7 +405,7 @@ class TestDeath:
         client.refuse(batch, *causes, blame="client", sent="never")
         assert outcomes(client, driver, batch) == [DONE] * 2
         until(lambda: "retire" in client.calls)
-        steps = ("shut", "hear_out", "stop", "succeed", "retire")
+        steps = ("shut", "hear_out", "stop", "put_successor_in_use", "retire")
         assert [call for call in client.calls if call in steps] == list(steps)
         assert client.handed == [b"1", b"2"]
         assert not driver.is_held("any")
@@ -392,7 +413,7 @@ class TestDeath:
     def test_a_factory_that_ends_the_program_is_no_successor(self, build):
         """Its records have failed, and a send says that there is no client."""
         client, driver = build()
-        client.breaks["succeed"] = SystemExit(3)
+        client.breaks["put_successor_in_use"] = SystemExit(3)
         batch = client.send("t", (b"a", b"1"))
         client.died(UnknownError("dead"), Place("t", 0))
         client.refuse(batch, UnknownError(), blame="client", sent="never")
@@ -415,14 +436,14 @@ class TestDeath:
         """It is tried again without being asked for; else they have failed."""
         client, driver = build()
         batch = client.send("t", (b"a", b"1"))
-        failures, succeed = [error, error], client.succeed
+        failures, put_in_use = [error, error], client.put_successor_in_use
 
         def fail_at_first(locking_out):
             if failures:
                 raise failures.pop()
-            succeed(locking_out)
+            put_in_use(locking_out)
 
-        client.succeed = fail_at_first
+        client.put_successor_in_use = fail_at_first
         client.died(UnknownError("dead"), Place("t", 0))
         client.refuse(batch, UnknownError(), blame="client", sent="never")
         assert outcomes(client, driver, batch) == [ending]
@@ -437,7 +458,7 @@ class TestDeath:
             if failures:
                 raise failures.pop()
 
-        client.succeed = fail_at_first
+        client.put_successor_in_use = fail_at_first
         client.hear_out = lambda until: (waits.wait(LONG_S), hear_out(until))
         client.died(UnknownError("dead"), None)
         raised = []
@@ -466,7 +487,7 @@ class TestDeath:
         client.refuse(batch, UnknownError(), blame="client", sent="maybe")
         waits.set()
         assert outcomes(client, driver, batch) == ["in_doubt"]
-        until(lambda: "succeed" in client.calls)
+        until(lambda: "put_successor_in_use" in client.calls)
         assert client.locked_out is batch
         assert client.handed == []
 
@@ -477,8 +498,10 @@ class TestDeath:
         client.died(UnknownError("dead"), Place("t", 0))
         client.refuse(batch, UnknownError(), blame="client", sent="maybe")
         assert outcomes(client, driver, batch) == ["in_doubt"]
-        until(lambda: "succeed" in client.calls)
-        assert client.calls.index("answers") < client.calls.index("succeed")
+        until(lambda: "put_successor_in_use" in client.calls)
+        assert client.calls.index("answers") < client.calls.index(
+            "put_successor_in_use"
+        )
 
     def test_sends_wait_and_then_go_on(self, build):
         """While the client is replaced, the sends of all topics are held."""
@@ -512,22 +535,22 @@ class TestDeath:
     def test_a_successor_that_cannot_be_built_for_now_is_tried_again(self, build):
         """Once a send wants it; before that nobody waits."""
         client, driver = build()
-        client.breaks["succeed"] = ConnectionError("away")
+        client.breaks["put_successor_in_use"] = ConnectionError("away")
         client.died(UnknownError("dead"), None)
         until(lambda: driver.machine.lost)
-        del client.breaks["succeed"]
+        del client.breaks["put_successor_in_use"]
         driver.wait_for("t", TimeLimit(LONG_S, "max"))
-        assert client.calls.count("succeed") == 2
+        assert client.calls.count("put_successor_in_use") == 2
 
     def test_a_send_that_finds_no_successor_fails_with_the_reason(self, build):
         """It has asked for one."""
         client, driver = build()
-        client.breaks["succeed"] = ValueError("wrong settings")
+        client.breaks["put_successor_in_use"] = ValueError("wrong settings")
         client.died(UnknownError("dead"), None)
         until(lambda: driver.machine.lost)
         with pytest.raises(e.KafkaGuardError, match="wrong settings"):
             driver.wait_for("t", TimeLimit(LONG_S, "max"))
-        assert client.calls.count("succeed") == 2
+        assert client.calls.count("put_successor_in_use") == 2
 
     def test_who_must_not_wait_does_not(self, build):
         """The client's own thread would wait for itself."""
@@ -541,7 +564,7 @@ class TestDeath:
 
 
 #: What breaks, and what it takes to get there.
-COMMANDS = ("shut", "hear_out", "stop", "succeed", "hand_over", "send_now")
+COMMANDS = ("shut", "hear_out", "stop", "put_successor_in_use", "hand_over", "send_now")
 
 
 class TestFaultsOfOurs:
@@ -558,7 +581,7 @@ class TestFaultsOfOurs:
         batch = client.send("t", (b"a", b"1"), (b"b", b"2"))
         client.died(UnknownError("dead"), Place("t", 0))
         client.refuse(batch, *[UnknownError()] * 2, blame="client", sent="never")
-        is_told = command in ("hand_over", "succeed")
+        is_told = command in ("hand_over", "put_successor_in_use")
         is_sent = not is_told and command != "send_now"  # what nobody has sent, fails
         endings = {DONE} if is_sent else {FAILED, "in_doubt"}
         assert set(outcomes(client, driver, batch)) <= endings
@@ -598,7 +621,9 @@ class TestFaultsOfOurs:
     def test_a_client_keeps_no_driver_alive(self):
         """One that nobody uses any more is told nothing."""
         client = Client()
-        driver = ThreadDriver(client, Wish(PlainPolicy(), cache=NoFacts()))
+        driver = ThreadDriver(
+            client, Wish(PlainPolicy(), cache=NoFacts()), SendBarrier()
+        )
         gone = weakref.ref(driver)
         del driver
         gc.collect()

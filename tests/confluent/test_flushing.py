@@ -116,8 +116,8 @@ def test_records_that_the_client_never_reports_hide_no_reported_failure(
     window = shell.window("t", lambda topic: False)
     for number in range(3):
         window.mark(next(window.slots), b"k", b"%d" % number)
-    window.report(None, message(b"k", b"1"))
-    window.report(KafkaError(87), message(b"k", b"0"))
+    window.on_delivery(None, message(b"k", b"1"))
+    window.on_delivery(KafkaError(87), message(b"k", b"0"))
     client.may_end.set()
     shell.stop()
     assert told == [(0, "answered"), (2, "maybe")]

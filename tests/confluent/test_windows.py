@@ -31,12 +31,12 @@ class Listener:
         """Take note of what a callback has raised."""
         self.errors.append(error)
 
-    def failed(self, window):
+    def record_failed(self, window):
         """Close, as the shell does."""
         if window.close():
             window.tick()
 
-    def reported(self, window):
+    def all_reported(self, window):
         """Take note of an end."""
         self.ended.append(window)
 
@@ -85,15 +85,15 @@ def test_a_window_ends_once_with_its_last_record(events):
                 window.mark(index, b"k%d" % index, b"v")
                 waiting.append(index)
         elif event == "close":
-            listener.failed(window)
+            listener.record_failed(window)
             is_closed = True
         elif waiting:
             index = waiting.pop()
             if event == "arrive":
-                window.report(None, message())
+                window.on_delivery(None, message())
                 delivered += 1
             elif event == "fail":
-                window.report(INVALID_RECORD, message(b"k%d" % index))
+                window.on_delivery(INVALID_RECORD, message(b"k%d" % index))
                 failed, is_closed = failed + 1, True
             else:
                 window.void(index)
@@ -103,7 +103,7 @@ def test_a_window_ends_once_with_its_last_record(events):
         assert window.count == len(waiting) + delivered + failed
     while waiting:
         waiting.pop()
-        window.report(None, message())
+        window.on_delivery(None, message())
     assert listener.ended == [window]
     assert len(window.refusals(KNOWN)) == failed
 
@@ -116,10 +116,10 @@ def test_a_failed_record_is_found_by_its_key_and_value(records):
         take(window, key, b"%d" % number)
     failed = [n for n, (_, fails) in enumerate(records) if fails]
     for number in reversed(failed):
-        window.report(INVALID_RECORD, message(records[number][0], b"%d" % number))
+        window.on_delivery(INVALID_RECORD, message(records[number][0], b"%d" % number))
     for _ in range(len(records) - len(failed)):
-        window.report(None, message())
-    listener.failed(window)
+        window.on_delivery(None, message())
+    listener.record_failed(window)
     refusals = window.refusals(KNOWN)
     assert sorted(failed) == sorted(refusal.index for refusal in refusals)
     raws = window.raws()
@@ -135,8 +135,8 @@ def test_text_is_found_by_the_bytes_that_were_sent():
     window, _ = make()
     take(window, "other", "v")
     take(window, "schlüssel", "wert")
-    window.report(INVALID_RECORD, message("schlüssel".encode(), b"wert"))
-    window.report(None, message())
+    window.on_delivery(INVALID_RECORD, message("schlüssel".encode(), b"wert"))
+    window.on_delivery(None, message())
     (refusal,) = window.refusals(KNOWN)
     assert refusal.index == 1
 
@@ -146,9 +146,9 @@ def test_of_records_that_are_alike_the_last_has_failed():
     window, _ = make()
     for _ in range(3):
         take(window)
-    window.report(INVALID_RECORD, message())
-    window.report(None, message())
-    window.report(None, message())
+    window.on_delivery(INVALID_RECORD, message())
+    window.on_delivery(None, message())
+    window.on_delivery(None, message())
     assert [refusal.index for refusal in window.refusals(KNOWN)] == [2]
 
 
@@ -193,7 +193,7 @@ def test_what_a_code_says_of_the_record(code, partition, known, blame, sent):
     """A batch whose answer was lost goes back to the queue: that may be written."""
     window, _ = make()
     take(window)
-    window.report(KafkaError(code), message(partition=partition))
+    window.on_delivery(KafkaError(code), message(partition=partition))
     (refusal,) = window.refusals(known)
     assert (blame, sent) == (refusal.blame, refusal.sent)
 
@@ -206,7 +206,9 @@ def test_a_refused_login_is_why_a_record_was_never_sent(partition, told):
     """One that has a partition may have been sent before the login was refused."""
     window, _ = make()
     take(window)
-    window.report(KafkaError(KafkaError._MSG_TIMED_OUT), message(partition=partition))
+    window.on_delivery(
+        KafkaError(KafkaError._MSG_TIMED_OUT), message(partition=partition)
+    )
     login = KafkaError(KafkaError._AUTHENTICATION)
     (refusal,) = window.refusals(KNOWN._replace(refused_login=login))
     assert told == refusal.cause.args[0].code()
@@ -218,7 +220,7 @@ def test_a_refused_record_may_be_written_where_a_connection_was_lost(kept, laten
     """The client repeats such a batch after a wait, and only tells the last answer."""
     window, _ = make()
     take(window)
-    window.report(INVALID_RECORD, message(latency=latency))
+    window.on_delivery(INVALID_RECORD, message(latency=latency))
     known = ClientFacts(is_dying=False, kept_connections=kept, retry_s=0.075)
     (refusal,) = window.refusals(known)
     assert refusal.was_unanswered is (kept is False and latency == 0.1)

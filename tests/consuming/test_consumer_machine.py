@@ -12,7 +12,7 @@ from kafkaguard import Action, RetryPolicy, TopicFacts, errors
 from kafkaguard._cluster.reports import TopicPartition, make
 from kafkaguard._consuming import commands as c
 from kafkaguard._consuming import events as ev
-from kafkaguard._consuming.machine import FLOOR_S, ConsumerMachine, Refusal
+from kafkaguard._consuming.machine import FLOOR_S, ConsumerMachine, ReadRefusal
 from kafkaguard._consuming.standing import GAP_S, PATIENCE_S, Reader
 
 P = [TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)]
@@ -45,7 +45,7 @@ def test_a_refused_partition_waits_with_growing_gaps_and_is_told_once():
     one = machine()
     now, gaps, events = 0.0, [], []
     for _ in range(4):
-        commands = one.refused(P[0], Refusal(6, position=7), now)
+        commands = one.refused(P[0], ReadRefusal(6, position=7), now)
         assert c.Hold(P[0]) in commands
         events += told(commands)
         gaps.append(one.next_due - now)
@@ -75,9 +75,9 @@ def test_a_read_that_succeeds_costs_nothing():
 def test_a_tiered_topic_is_told_apart_before_anything_is_said(code):
     """KIP-1007: 9 and -1 mean remote storage where the topic is tiered."""
     one = machine(max_attempts=1)
-    first = one.refused(P[0], Refusal(code, position=3), 0.0)
+    first = one.refused(P[0], ReadRefusal(code, position=3), 0.0)
     assert [c.Hold(P[0]), c.AskFacts("t")] == first
-    assert [c.Hold(P[1])] == one.refused(P[1], Refusal(code), 0.0)  # asked once
+    assert [c.Hold(P[1])] == one.refused(P[1], ReadRefusal(code), 0.0)  # asked once
     commands = one.facts_found("t", TopicFacts(tiered=True))
     assert [P[0], P[1]] == [(each.topic, each.partition) for each in told(commands)]
     for event in told(commands):
@@ -89,16 +89,16 @@ def test_a_tiered_topic_is_told_apart_before_anything_is_said(code):
 def test_a_failed_broker_is_tried_as_often_as_the_policy_says():
     """-1 on a topic that is not tiered is raised in the end, and never spins."""
     one = machine(max_attempts=3)
-    one.refused(P[0], Refusal(-1), 0.0)
+    one.refused(P[0], ReadRefusal(-1), 0.0)
     assert [ev.PartitionWaitsEvent] == [
         type(e) for e in told(one.facts_found("t", TopicFacts(tiered=False)))
     ]
     now = one.next_due
     one.tick(now)
-    assert [c.Hold(P[0])] == one.refused(P[0], Refusal(-1), now)
+    assert [c.Hold(P[0])] == one.refused(P[0], ReadRefusal(-1), now)
     now = one.next_due
     one.tick(now)
-    commands = one.refused(P[0], Refusal(-1), now)
+    commands = one.refused(P[0], ReadRefusal(-1), now)
     (error,) = raised(commands)
     assert (error.code, error.topic, error.partition) == (-1, "t", 0)
     assert one.next_due > now
@@ -107,7 +107,7 @@ def test_a_failed_broker_is_tried_as_often_as_the_policy_says():
 def test_what_waiting_does_not_mend_is_raised_at_once():
     """A denied topic is an error of the next poll, with its place, and an event."""
     one = machine()
-    commands = one.refused(P[0], Refusal(29, position=0), 0.0)
+    commands = one.refused(P[0], ReadRefusal(29, position=0), 0.0)
     (error,) = raised(commands)
     assert (
         error.code,
@@ -124,7 +124,7 @@ def test_b50_a_position_within_the_log_is_read_again_and_not_reset():
     """The broker's word is compared with the log first."""
     one = machine()
     assert [c.Hold(P[0]), c.AskRange(P[0])] == one.refused(
-        P[0], Refusal(1, position=5), 0.0
+        P[0], ReadRefusal(1, position=5), 0.0
     )
     (event,) = told(one.range_found(P[0], 0, 100, 0.1))
     assert (
@@ -150,7 +150,7 @@ def test_b50_a_position_within_the_log_is_read_again_and_not_reset():
 def test_both_ends_of_the_log_are_within_it(position, outcome, lost):
     """The end is where the next record will be; a position may not be known."""
     one = machine()
-    one.refused(P[0], Refusal(1, position=position), 0.0)
+    one.refused(P[0], ReadRefusal(1, position=position), 0.0)
     (event,) = told(one.range_found(P[0], 60, 100, 0.1))
     assert (event.outcome, event.position, event.lost) == (outcome, position, lost)
 
@@ -158,7 +158,7 @@ def test_both_ends_of_the_log_are_within_it(position, outcome, lost):
 def test_a_lost_position_is_the_clients_to_reset_with_a_count_of_what_is_lost():
     """Retention has taken 40 offsets: the event says so, and the client resets."""
     one = machine()
-    one.refused(P[0], Refusal(1, position=20), 0.0)
+    one.refused(P[0], ReadRefusal(1, position=20), 0.0)
     commands = one.range_found(P[0], 60, 100, 0.1)
     (event,) = told(commands)
     assert (event.outcome, event.lost) == ("reset", 40)
@@ -171,7 +171,7 @@ def test_a_lost_position_is_raised_where_the_policy_says_so():
     """`on_offset_reset: raise` leaves the position alone; each poll says it again."""
     one = machine(on_offset_reset="raise")
     for first in (True, False):
-        one.refused(P[0], Refusal(1, position=20), 0.0)
+        one.refused(P[0], ReadRefusal(1, position=20), 0.0)
         commands = one.range_found(P[0], 60, 100, 0.1)
         (error,) = raised(commands)
         assert isinstance(error, errors.OffsetOutOfRangeError)
@@ -183,7 +183,7 @@ def test_a_lost_position_is_raised_where_the_policy_says_so():
 def test_where_nobody_can_compare_the_client_resets_as_ever():
     """Without a connection of our own the guard is not in the way."""
     one = machine()
-    one.refused(P[0], Refusal(1, position=20), 0.0)
+    one.refused(P[0], ReadRefusal(1, position=20), 0.0)
     error = errors.ClientConfigurationError("no settings")
     assert [c.LetReset(P[0]), c.Free(P[0])] == one.range_unknown(P[0], error, 0.1)
 
@@ -191,12 +191,12 @@ def test_where_nobody_can_compare_the_client_resets_as_ever():
 def test_a_look_up_that_fails_for_now_is_made_again():
     """The partition waits; nothing is reset on a guess."""
     one = machine()
-    one.refused(P[0], Refusal(1, position=20), 0.0)
+    one.refused(P[0], ReadRefusal(1, position=20), 0.0)
     error = make(errors.LeaderNotAvailableError, api="ListOffsets", topic="t")
     (event,) = told(one.range_unknown(P[0], error, 0.1))
     assert isinstance(event, ev.PartitionWaitsEvent)
     assert [c.Free(P[0])] == one.tick(one.next_due)
-    assert c.AskRange(P[0]) in one.refused(P[0], Refusal(1, position=20), 1.0)
+    assert c.AskRange(P[0]) in one.refused(P[0], ReadRefusal(1, position=20), 1.0)
 
 
 def test_a_reader_that_stands_still_is_probed_and_held_until_a_probe_succeeds():
@@ -207,10 +207,10 @@ def test_a_reader_that_stands_still_is_probed_and_held_until_a_probe_succeeds():
     assert [c.Probe(P[0], 3), c.Probe(P[2], None)] == one.stand(readers, PATIENCE_S)
     assert one.stand(readers, PATIENCE_S + 0.1) == []  # one probe at a time
     assert one.probed(P[2], None, 1.1) == []
-    commands = one.probed(P[0], Refusal(6, position=3), 1.1)
+    commands = one.probed(P[0], ReadRefusal(6, position=3), 1.1)
     assert c.Hold(P[0]) in commands
     assert [c.Probe(P[0], 3)] == one.tick(one.next_due)
-    again = one.probed(P[0], Refusal(6, position=3), 1.5)
+    again = one.probed(P[0], ReadRefusal(6, position=3), 1.5)
     assert ([], [c.Hold(P[0])]) == (told(again), again)
     one.tick(one.next_due)
     commands = one.probed(P[0], None, 2.0)
@@ -223,7 +223,7 @@ def test_what_a_probe_finds_denied_is_raised():
     one = machine(shows_answers=False)
     one.stand({P[0]: Reader(None)}, 0.0)
     (probe,) = one.stand({P[0]: Reader(None)}, PATIENCE_S)
-    commands = one.probed(probe.place, Refusal(29), 1.1)
+    commands = one.probed(probe.place, ReadRefusal(29), 1.1)
     (error,) = raised(commands)
     assert (error.code, error.topic, error.partition) == (29, "t", 0)
     assert [each.raised for each in told(commands)] == [True]
@@ -236,14 +236,14 @@ def test_an_answer_to_a_probe_that_comes_after_a_rebalance_counts_for_nothing():
     one.stand({P[0]: Reader(3, 10)}, 0.0)
     assert [c.Probe(P[0], 3)] == one.stand({P[0]: Reader(3, 10)}, PATIENCE_S)
     one.assigned([P[1]])
-    assert one.probed(P[0], Refusal(6, position=3), 1.1) == []
+    assert one.probed(P[0], ReadRefusal(6, position=3), 1.1) == []
     assert one.waiting() == {}
 
 
 def test_b50_a_silent_client_goes_on_at_a_position_within_the_log():
     """A probe confirms it, and the end of the wait sets the position again."""
     one = machine(shows_answers=False)
-    one.refused(P[0], Refusal(1, position=5), 0.0)
+    one.refused(P[0], ReadRefusal(1, position=5), 0.0)
     (event,) = told(one.range_found(P[0], 0, 100, 0.1))
     assert event.outcome == "kept"
     assert [c.Probe(P[0], 5)] == one.tick(one.next_due)
@@ -254,7 +254,7 @@ def test_b50_a_silent_client_goes_on_at_a_position_within_the_log():
 def test_a_silent_client_is_left_alone_once_it_may_reset():
     """It shows no read that could end the wait."""
     one = machine(shows_answers=False)
-    one.refused(P[0], Refusal(1, position=20), 0.0)
+    one.refused(P[0], ReadRefusal(1, position=20), 0.0)
     commands = one.range_found(P[0], 60, 100, 0.1)
     assert [c.LetReset(P[0]), c.Free(P[0])] == commands[1:]
     assert ({}, math.inf) == (one.waiting(), one.next_due)
@@ -263,8 +263,8 @@ def test_a_silent_client_is_left_alone_once_it_may_reset():
 def test_a_position_that_the_user_sets_ends_what_was_wrong_with_the_old_one():
     """`on_offset_reset: raise` says to seek; other waits go on."""
     one = machine(shows_answers=False, on_offset_reset="raise")
-    one.refused(P[0], Refusal(1, position=20), 0.0)
-    one.refused(P[1], Refusal(6, position=20), 0.0)
+    one.refused(P[0], ReadRefusal(1, position=20), 0.0)
+    one.refused(P[1], ReadRefusal(6, position=20), 0.0)
     one.range_found(P[0], 60, 100, 0.1)
     assert [c.Free(P[0])] == one.moved(P[0], 60, 0.2)[:1]
     assert one.moved(P[1], 60, 0.2) == []
@@ -276,7 +276,7 @@ def test_only_a_probe_ends_what_a_probe_began():
     one = machine()
     one.stand({P[0]: Reader(3, 10)}, 0.0)
     assert [c.Probe(P[0], 3)] == one.stand({P[0]: Reader(3, 10)}, PATIENCE_S)
-    one.probed(P[0], Refusal(6, position=3), 1.0)
+    one.probed(P[0], ReadRefusal(6, position=3), 1.0)
     assert one.answered(P[0], 4, 1.1) == []
     assert one.is_waiting(P[0])
 
@@ -284,10 +284,10 @@ def test_only_a_probe_ends_what_a_probe_began():
 def test_a_topics_settings_are_asked_for_anew_after_a_rebalance():
     """They may have changed while the partition was another's."""
     one = machine()
-    one.refused(P[0], Refusal(9), 0.0)
+    one.refused(P[0], ReadRefusal(9), 0.0)
     one.facts_found("t", TopicFacts(tiered=True))
     one.assigned(set())
-    assert c.AskFacts("t") in one.refused(P[0], Refusal(9), 1.0)
+    assert c.AskFacts("t") in one.refused(P[0], ReadRefusal(9), 1.0)
 
 
 def test_probes_without_a_result_become_rare():
@@ -307,22 +307,35 @@ def test_a_probe_that_does_not_reach_a_broker_holds_nothing():
     """Our own connection's trouble is not the client's."""
     one = machine()
     one.stand({P[0]: Reader(1, 2)}, 0.0)
-    unreachable = Refusal(None, error=errors.ClientConnectionError("away"))
+    unreachable = ReadRefusal(None, error=errors.ClientConnectionError("away"))
     assert one.probed(P[0], unreachable, 1.0) == []
     assert one.waiting() == {}
+
+
+@pytest.mark.parametrize("shows_answers", [True, False])
+def test_a_hold_that_is_a_pause_of_the_client_is_left_to_the_user(shows_answers):
+    """Where it is not, the partition is freed, and the user's pause stays."""
+    one = machine(shows_answers=shows_answers)
+    one.user_pauses([P[0]])
+    one.refused(P[0], ReadRefusal(6, position=7), 0.0)
+    freed = c.Free(P[0]) in [
+        *one.tick(one.next_due),
+        *one.probed(P[0], None, 9.0),
+    ]
+    assert shows_answers == freed
 
 
 def test_the_users_own_pauses_are_never_touched():
     """A partition that the user paused is not freed, one that waits not resumed."""
     one = machine(shows_answers=False)
-    one.refused(P[0], Refusal(6), 0.0)
+    one.refused(P[0], ReadRefusal(6), 0.0)
     one.user_pauses([P[0]])
     assert [c.Probe(P[0], None)] == one.tick(one.next_due)
     assert [ev.PartitionResumesEvent] == [
         type(each.event) for each in one.probed(P[0], None, 1.0)
     ]
     assert [P[0]] == one.user_resumes([P[0]])
-    one.refused(P[0], Refusal(6), 2.0)
+    one.refused(P[0], ReadRefusal(6), 2.0)
     one.user_pauses([P[0], P[1]])
     assert [P[1]] == one.user_resumes([P[0], P[1]])
     one.tick(one.next_due)
@@ -332,8 +345,8 @@ def test_the_users_own_pauses_are_never_touched():
 def test_a_rebalance_forgets_what_is_revoked_and_holds_what_still_waits():
     """Holds are set again, since a rebalance may have lifted them."""
     one = machine(shows_answers=False)
-    one.refused(P[0], Refusal(6), 0.0)
-    one.refused(P[1], Refusal(6), 0.0)
+    one.refused(P[0], ReadRefusal(6), 0.0)
+    one.refused(P[1], ReadRefusal(6), 0.0)
     assert [c.Free(P[0]), c.Hold(P[1])] == one.assigned({P[1], P[2]})
     assert {P[1]} == set(one.waiting())
 
@@ -348,7 +361,7 @@ def test_an_error_that_the_client_hands_over_is_raised_only_at_the_end(
 ):
     """It stays in the message, unless the client is of no use any more."""
     error = make(code, api="Fetch", topic="t", client="confluent-kafka")
-    commands = machine().handed_over(P[0], error)
+    commands = machine().error_returned(P[0], error)
     assert is_told == bool(told(commands))
     assert ([error] if is_raised else []) == raised(commands)
     assert all(is_raised == event.raised for event in told(commands))
@@ -418,7 +431,7 @@ class TestStartless:
         assert [c.Probe(P[0], None)] == one.stand(readers, PATIENCE_S)
         one.startless(readers, coordinator_error(), PATIENCE_S)
         assert one.probed(P[0], None, PATIENCE_S) == []
-        assert one.probed(P[0], Refusal(6), PATIENCE_S) == []
+        assert one.probed(P[0], ReadRefusal(6), PATIENCE_S) == []
         assert [c.Restart(frozenset(P[:1]))] == one.tick(one.next_due)
         assert one.probed(P[0], None, 2.0) == []
 
@@ -429,14 +442,14 @@ class TestStartless:
         one.tick(1.0)
         one.stand(readers, 1.0)
         assert [c.Probe(P[0], None)] == one.stand(readers, 1.0 + PATIENCE_S)
-        assert [c.Hold(P[0])] == one.probed(P[0], Refusal(6), 3.0)
+        assert [c.Hold(P[0])] == one.probed(P[0], ReadRefusal(6), 3.0)
         assert one.begun(readers, 3.1) == []
         assert [c.Probe(P[0], None)] == one.tick(one.next_due)
 
     def test_a_held_partition_is_freed_before_it_is_looked_up(self):
         """While it is paused, nothing would show that it has begun."""
         one, readers = machine(shows_answers=False), {P[0]: NEEDS_COMMIT}
-        one.refused(P[0], Refusal(6), 0.0)
+        one.refused(P[0], ReadRefusal(6), 0.0)
         one.startless(readers, coordinator_error(), 0.1)
         due = one.tick(one.next_due)
         assert [c.Free(P[0]), c.Restart(frozenset(P[:1]))] == due
@@ -521,7 +534,7 @@ class World(RuleBasedStateMachine):
                 assert self.now - last >= FLOOR_S - 1e-9
                 self.refused_at[place] = self.now
             self.carry_out(
-                self.machine.refused(place, Refusal(code, position=5), self.now)
+                self.machine.refused(place, ReadRefusal(code, position=5), self.now)
             )
 
     @rule(seconds=st.sampled_from([0.01, 0.1, 1.0, 10.0]))
@@ -545,7 +558,9 @@ class World(RuleBasedStateMachine):
                     self.carry_out(self.machine.range_found(place, *ends, self.now))
                 case c.Probe(place, position):
                     code = self.broken.get(place)
-                    refusal = None if code is None else Refusal(code, position=position)
+                    refusal = (
+                        None if code is None else ReadRefusal(code, position=position)
+                    )
                     self.carry_out(self.machine.probed(place, refusal, self.now))
 
     @rule(places=st.sets(st.sampled_from(P)))
@@ -664,7 +679,7 @@ class SilentWorld(World):
                 self.read.append(place)
                 self.position[place] += 1
             elif code == 1:
-                refusal = Refusal(1, position=self.position[place])
+                refusal = ReadRefusal(1, position=self.position[place])
                 self.carry_out(self.machine.refused(place, refusal, self.now))
         self.carry_out(self.machine.begun(self.readers(), self.now))
         self.carry_out(self.machine.stand(self.readers(), self.now))

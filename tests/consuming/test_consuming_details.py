@@ -17,7 +17,7 @@ from kafkaguard._consuming.commits import (
     failed_event,
     may_continue,
 )
-from kafkaguard._consuming.machine import ConsumerMachine, Refusal
+from kafkaguard._consuming.machine import ConsumerMachine, ReadRefusal
 from kafkaguard._consuming.standing import Reader, StandingReaders
 
 HERE, THERE, ELSEWHERE = (
@@ -55,7 +55,7 @@ class TestEvents:
     def test_every_event_names_policy_place_and_client(self):
         """Those of reads are about Fetch."""
         one = machine(backoff=STEADY)
-        (event,) = told(one.refused(THERE, Refusal(6, position=7), 0.0))
+        (event,) = told(one.refused(THERE, ReadRefusal(6, position=7), 0.0))
         assert ("mine", one.policy.policy_id) == (event.policy, event.policy_id)
         assert (
             event.context.api,
@@ -67,7 +67,7 @@ class TestEvents:
     def test_the_wait_that_is_told_is_the_wait_that_is_made(self):
         """Two seconds, as the policy says."""
         one = machine(backoff=STEADY)
-        (event,) = told(one.refused(HERE, Refusal(6), 10.0))
+        (event,) = told(one.refused(HERE, ReadRefusal(6), 10.0))
         assert (event.wait, one.next_due) == (2.0, 12.0)
         assert one.tick(11.9) == []
         assert [c.Free(HERE)] == one.tick(12.0)
@@ -76,21 +76,21 @@ class TestEvents:
     def test_no_wait_is_shorter_than_a_tenth_of_a_second(self):
         """A policy may say less, but each try asks a broker."""
         one = machine(backoff={"kind": "fixed", "base": 0.01, "jitter": "none"})
-        (event,) = told(one.refused(HERE, Refusal(6), 0.0))
+        (event,) = told(one.refused(HERE, ReadRefusal(6), 0.0))
         assert (event.wait, one.next_due) == (0.1, 0.1)
 
     def test_the_end_of_a_wait_tells_how_long_and_how_often(self):
         """From the first refusal on, whenever it was told."""
         one = machine(backoff=STEADY)
-        one.refused(HERE, Refusal(6), 10.0)
-        one.refused(HERE, Refusal(5), 12.0)
+        one.refused(HERE, ReadRefusal(6), 10.0)
+        one.refused(HERE, ReadRefusal(5), 12.0)
         (event,) = told(one.answered(HERE, 9, 14.5))
         assert (event.waited, event.tries, event.position) == (4.5, 2, 9)
 
     def test_an_error_is_made_with_its_place_and_its_verdict(self):
         """The request that was refused counts, not always Fetch."""
         one = machine()
-        one.refused(THERE, Refusal(6, api="ListOffsets"), 0.0)
+        one.refused(THERE, ReadRefusal(6, api="ListOffsets"), 0.0)
         error = one.waiting()[THERE]
         assert (
             error.api,
@@ -103,7 +103,7 @@ class TestEvents:
     def test_an_error_without_a_code_is_the_clients_own(self):
         """A broken connection is told as it came."""
         one, error = machine(), errors.ClientConnectionError("away")
-        (event,) = told(one.refused(HERE, Refusal(None, error=error), 0.0))
+        (event,) = told(one.refused(HERE, ReadRefusal(None, error=error), 0.0))
         assert error is event.error
 
     def test_denied_topics_are_told_in_order(self):
@@ -126,16 +126,16 @@ class TestEvents:
     def test_an_error_that_is_handed_over_without_a_place_has_its_topic(self):
         """Or none: it is about the whole client."""
         one = machine()
-        (event,) = told(one.handed_over(None, make(3, api="Metadata", topic="t")))
+        (event,) = told(one.error_returned(None, make(3, api="Metadata", topic="t")))
         assert (
             event.topic,
             event.partition,
             event.position,
             event.raised,
         ) == ("t", -1, None, False)
-        (event,) = told(one.handed_over(None, make(58)))
+        (event,) = told(one.error_returned(None, make(58)))
         assert (event.topic, event.raised) == ("", True)
-        (event,) = told(one.handed_over(THERE, make(6, api="Fetch", topic="t")))
+        (event,) = told(one.error_returned(THERE, make(6, api="Fetch", topic="t")))
         assert (event.topic, event.partition) == ("t", 1)
 
     @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ class TestEvents:
         self, error, action, is_end
     ):
         """A human or a new client must mend it; all else stays in the message."""
-        commands = machine().handed_over(HERE, error)
+        commands = machine().error_returned(HERE, error)
         assert [error] * is_end == [
             each.error for each in commands if isinstance(each, c.Raise)
         ]
@@ -163,7 +163,7 @@ class TestEvents:
     def test_a_position_that_is_lost_says_what_the_log_has(self):
         """And what to do: the policy leaves it to the user."""
         one = machine(on_offset_reset="raise")
-        one.refused(THERE, Refusal(1, position=20), 0.0)
+        one.refused(THERE, ReadRefusal(1, position=20), 0.0)
         event, error = one.range_found(THERE, 60, 100, 0.1)
         assert (
             event.event.outcome,
@@ -189,11 +189,11 @@ class TestFewTries:
     def test_they_are_raised_from_the_last_try_on(self, code):
         """A corrupt message or a server error of a topic that is not tiered."""
         one = machine(max_attempts=2, backoff=STEADY)
-        first = one.refused(HERE, Refusal(code), 0.0)
+        first = one.refused(HERE, ReadRefusal(code), 0.0)
         first += one.facts_found("t", TopicFacts(tiered=False))
         assert not any(isinstance(each, c.Raise) for each in first)
         for now in (2.0, 4.0):
-            again = one.refused(HERE, Refusal(code), now)
+            again = one.refused(HERE, ReadRefusal(code), now)
             assert any(isinstance(each, c.Raise) for each in again)
             assert [event.raised for event in told(again)] == [True]
 
@@ -205,9 +205,11 @@ class TestFewTries:
     def test_others_wait_however_often_they_were_tried(self, code, facts):
         """A leader comes back, and so does remote storage."""
         one = machine(max_attempts=1, backoff=STEADY)
-        commands = one.refused(HERE, Refusal(code), 0.0) + one.facts_found("t", facts)
+        commands = one.refused(HERE, ReadRefusal(code), 0.0) + one.facts_found(
+            "t", facts
+        )
         for now in (2.0, 4.0, 6.0):
-            commands += one.refused(HERE, Refusal(code), now)
+            commands += one.refused(HERE, ReadRefusal(code), now)
         assert not any(isinstance(each, c.Raise) for each in commands)
 
 
@@ -217,30 +219,30 @@ class TestFacts:
     def test_a_topic_is_asked_for_by_itself(self):
         """What is known of one says nothing of another."""
         one = machine()
-        assert c.AskFacts("t") in one.refused(HERE, Refusal(9), 0.0)
-        assert c.AskFacts("u") in one.refused(ELSEWHERE, Refusal(9), 0.0)
+        assert c.AskFacts("t") in one.refused(HERE, ReadRefusal(9), 0.0)
+        assert c.AskFacts("u") in one.refused(ELSEWHERE, ReadRefusal(9), 0.0)
         commands = one.facts_found("t", TopicFacts(tiered=True))
         assert [event.topic for event in told(commands)] == ["t"]
-        assert [c.Hold(ELSEWHERE)] == one.refused(ELSEWHERE, Refusal(9), 1.0)
+        assert [c.Hold(ELSEWHERE)] == one.refused(ELSEWHERE, ReadRefusal(9), 1.0)
 
     def test_settings_that_cannot_be_had_are_not_asked_for_again(self):
         """The code is taken as it is until the episode ends."""
         one = machine()
-        one.refused(HERE, Refusal(9), 0.0)
+        one.refused(HERE, ReadRefusal(9), 0.0)
         (event,) = told(one.facts_found("t", None))
         assert type(event.error) is errors.ReplicaNotAvailableError
-        assert c.AskFacts("t") not in one.refused(HERE, Refusal(9), 1.0)
+        assert c.AskFacts("t") not in one.refused(HERE, ReadRefusal(9), 1.0)
         one.answered(HERE, 5, 2.0)
-        assert c.AskFacts("t") in one.refused(HERE, Refusal(9), 3.0)
+        assert c.AskFacts("t") in one.refused(HERE, ReadRefusal(9), 3.0)
 
     def test_one_partition_that_still_waits_keeps_them(self):
         """They are forgotten with the last one."""
         one = machine()
-        one.refused(HERE, Refusal(9), 0.0)
-        one.refused(THERE, Refusal(9), 0.0)
+        one.refused(HERE, ReadRefusal(9), 0.0)
+        one.refused(THERE, ReadRefusal(9), 0.0)
         one.facts_found("t", TopicFacts(tiered=True))
         one.answered(HERE, 5, 1.0)
-        again = one.refused(HERE, Refusal(9), 2.0)
+        again = one.refused(HERE, ReadRefusal(9), 2.0)
         assert c.AskFacts("t") not in again
         assert [errors.RemoteStorageNotReadyError] == [
             type(event.error) for event in told(again)
@@ -249,8 +251,8 @@ class TestFacts:
     def test_another_code_is_not_judged_again(self):
         """It was told already, and settings say nothing about it."""
         one = machine()
-        one.refused(HERE, Refusal(9), 0.0)
-        before = told(one.refused(THERE, Refusal(6), 0.0))
+        one.refused(HERE, ReadRefusal(9), 0.0)
+        before = told(one.refused(THERE, ReadRefusal(6), 0.0))
         assert [event.partition for event in before] == [1]
         found = told(one.facts_found("t", TopicFacts(tiered=True)))
         assert [event.partition for event in found] == [0]
@@ -265,7 +267,7 @@ class TestLateAnswers:
         assert one.range_found(HERE, 0, 9, 0.0) == []
         assert one.range_unknown(HERE, errors.ClientConnectionError("x"), 0.0) == []
         assert one.moved(HERE, 5, 0.0) == []
-        one.refused(HERE, Refusal(6, position=3), 0.0)
+        one.refused(HERE, ReadRefusal(6, position=3), 0.0)
         due = one.next_due
         assert one.range_found(HERE, 50, 90, 0.5) == []
         assert one.range_unknown(HERE, errors.ClientConnectionError("x"), 0.5) == []
@@ -276,19 +278,19 @@ class TestLateAnswers:
         one = machine(shows_answers=False)
         one.stand({HERE: Reader(3, 10)}, 0.0)
         one.stand({HERE: Reader(3, 10)}, 1.0)
-        assert one.probed(HERE, Refusal(1, position=3), 1.1) == []
+        assert one.probed(HERE, ReadRefusal(1, position=3), 1.1) == []
         assert one.waiting() == {}
-        one.refused(HERE, Refusal(6, position=3), 2.0)
-        found = one.probed(HERE, Refusal(1, position=3), 3.0)
+        one.refused(HERE, ReadRefusal(6, position=3), 2.0)
+        found = one.probed(HERE, ReadRefusal(1, position=3), 3.0)
         assert [c.Hold(HERE), c.AskRange(HERE)] == found
         assert math.inf == one.next_due
 
     def test_a_probe_that_reaches_no_broker_is_made_again(self):
         """The partition waits as long once more, and is not told again."""
         one = machine(shows_answers=False, backoff=STEADY)
-        one.refused(HERE, Refusal(6, position=3), 0.0)
+        one.refused(HERE, ReadRefusal(6, position=3), 0.0)
         assert [c.Probe(HERE, 3)] == one.tick(2.0)
-        away = Refusal(None, error=errors.ClientConnectionError("away"))
+        away = ReadRefusal(None, error=errors.ClientConnectionError("away"))
         assert one.probed(HERE, away, 3.0) == []
         assert one.next_due == 5.0
         assert [c.Probe(HERE, 3)] == one.tick(5.0)
@@ -296,7 +298,7 @@ class TestLateAnswers:
     def test_a_probe_ends_no_wait_that_a_read_began(self):
         """The client shows its reads: the next one that succeeds ends it."""
         one = machine()
-        one.refused(HERE, Refusal(6, position=3), 0.0)
+        one.refused(HERE, ReadRefusal(6, position=3), 0.0)
         assert one.probed(HERE, None, 1.0) == []
         assert one.is_waiting(HERE)
         assert not one.is_waiting(THERE)
@@ -304,7 +306,7 @@ class TestLateAnswers:
     def test_who_waits_or_is_paused_is_not_said_to_stand_still(self):
         """Both stand still for a reason."""
         one = machine(shows_answers=False)
-        one.refused(HERE, Refusal(6), 0.0)
+        one.refused(HERE, ReadRefusal(6), 0.0)
         one.user_pauses([THERE])
         readers = dict.fromkeys((HERE, THERE, ELSEWHERE), Reader(3, 10))
         one.stand(readers, 0.0)
@@ -320,7 +322,7 @@ class TestLateAnswers:
     def test_a_partition_that_is_tried_at_the_moment_is_not_held_by_a_rebalance(self):
         """Its next read says whether it still waits."""
         one = machine()
-        one.refused(HERE, Refusal(6), 0.0)
+        one.refused(HERE, ReadRefusal(6), 0.0)
         one.tick(one.next_due)
         assert one.assigned({HERE}) == []
         assert one.user_resumes([HERE]) == [HERE]

@@ -11,7 +11,7 @@ import pytest
 from kafkaguard import RetryPolicy, TopicFacts, errors
 from kafkaguard._cluster.reports import TopicPartition, make
 from kafkaguard._consuming import events as ev
-from kafkaguard._consuming.machine import ConsumerMachine, Refusal
+from kafkaguard._consuming.machine import ConsumerMachine, ReadRefusal
 from kafkaguard._consuming.standing import Reader
 from kafkaguard_adapters.asking.cluster_view import ClusterView
 from kafkaguard_adapters.consuming import questions
@@ -122,7 +122,7 @@ def cluster(monkeypatch):
 def test_a_partition_is_held_told_shown_and_freed():
     """From the refusal to the read that succeeds, with one event for each end."""
     world = World()
-    world.driver.refused(A, Refusal(6, position=3))
+    world.driver.refused(A, ReadRefusal(6, position=3))
     assert {A} == world.shell.held
     assert list(world.view.read_errors) == [A]
     world.later(0.01)
@@ -139,7 +139,7 @@ def test_answers_are_taken_in_when_the_polling_thread_comes_by(cluster):
     """A question's answer changes nothing before that."""
     cluster["facts_of"] = TopicFacts(tiered=True)
     world = World()
-    world.driver.refused(A, Refusal(9))
+    world.driver.refused(A, ReadRefusal(9))
     world.answer()
     assert world.events == []
     world.later(0.0)
@@ -151,7 +151,7 @@ def test_settings_that_cannot_be_had_leave_the_code_as_it_is(cluster):
     """The look-up is advisory."""
     cluster["facts_of"] = errors.ClientTimeoutError("silent")
     world = World()
-    world.driver.refused(A, Refusal(9))
+    world.driver.refused(A, ReadRefusal(9))
     world.answer()
     world.later(0.0)
     assert world.events[0].error.code == 9
@@ -162,7 +162,7 @@ def test_a_bug_of_ours_leaves_the_reset_to_the_client(cluster, caplog, bug):
     """It is logged, and never raised by a poll."""
     cluster["range_of"] = bug
     world = World()
-    world.driver.refused(A, Refusal(1, position=5))
+    world.driver.refused(A, ReadRefusal(1, position=5))
     assert {A} == world.shell.held
     world.answer()
     with caplog.at_level(logging.ERROR, "kafkaguard.consumer"):
@@ -174,8 +174,8 @@ def test_a_bug_of_ours_leaves_the_reset_to_the_client(cluster, caplog, bug):
 def test_what_is_revoked_is_forgotten_at_the_next_tick():
     """The assignment is looked at while something waits."""
     world = World()
-    world.driver.refused(A, Refusal(6))
-    world.driver.refused(B, Refusal(6))
+    world.driver.refused(A, ReadRefusal(6))
+    world.driver.refused(B, ReadRefusal(6))
     world.shell.assigned = {B}
     world.later(0.0)
     assert {B} == world.shell.held
@@ -184,7 +184,7 @@ def test_what_is_revoked_is_forgotten_at_the_next_tick():
 
 def test_a_client_that_shows_nothing_is_probed(cluster):
     """It is held until a probe succeeds."""
-    cluster["probe_of"] = Refusal(5, position=1)
+    cluster["probe_of"] = ReadRefusal(5, position=1)
     world = World()
     world.shell.at = {A: Reader(1, 9), B: Reader(9, 9)}
     world.driver.check_positions()
@@ -237,7 +237,7 @@ def test_a_hook_that_raises_changes_nothing(caplog):
     """It is logged; the partition is held as ever."""
     world = World()
     world.driver._hooks = (lambda _: 1 / 0,)
-    world.driver.refused(A, Refusal(6))
+    world.driver.refused(A, ReadRefusal(6))
     with caplog.at_level(logging.ERROR, "kafkaguard.events"):
         world.later(0.0)
     assert "ZeroDivisionError" in caplog.text
@@ -247,8 +247,8 @@ def test_a_hook_that_raises_changes_nothing(caplog):
 def test_closing_gives_up_what_is_asked(cluster):
     """What was told already reaches the hook."""
     world = World()
-    world.driver.refused(A, Refusal(9))
-    world.driver.refused(B, Refusal(6))
+    world.driver.refused(A, ReadRefusal(9))
+    world.driver.refused(B, ReadRefusal(6))
     world.driver.close()
     assert [ev.PartitionWaitsEvent] == [type(each) for each in world.events]
     coroutine, future = world.open.pop()

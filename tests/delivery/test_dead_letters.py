@@ -16,6 +16,7 @@ from kafkaguard._delivery.dead_letters import (
     read_headers,
     reason_headers,
     reason_of,
+    without_reasons,
 )
 from kafkaguard._delivery.dialects import origins_of
 from kafkaguard._delivery.facts import Raw
@@ -143,6 +144,11 @@ def test_cut_value_fits_as_well(limit):
     assert limit - 3 <= size <= limit or len(cut) == CUT_BYTES
 
 
+def test_nothing_is_left_of_a_value_where_the_key_takes_all_room():
+    """The letter is as small as it can be."""
+    assert fitting(b"v" * 5000, b"k" * 900, [], WHY, 500)[0] == b""
+
+
 @pytest.mark.parametrize("value", [None, b"", b"tiny"])
 def test_what_would_not_be_smaller_is_not_cut(value):
     """The header with the full size takes room as well."""
@@ -191,6 +197,12 @@ class TestAgainAndAgain:
         """The last place stands beside it."""
         said = read_headers(self.letters(3, topics=("a", "b", "c")).headers)
         assert (said["first_topic"], said["topic"], said["attempts"]) == ("a", "c", "3")
+
+    @pytest.mark.parametrize("count", [b"\xff", b"many", b"", None])
+    def test_a_count_that_cannot_be_read_begins_anew(self, count):
+        """Someone else may have written the header."""
+        earlier = [("kafkaguard.attempts", count)]
+        assert without_reasons(earlier) == ([], [("kafkaguard.attempts", b"2")])
 
     def test_all_else_is_left_alone(self):
         """Bytes, time, other headers; one without a value stays null."""

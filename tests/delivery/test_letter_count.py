@@ -13,7 +13,7 @@ from tests.delivery.world.words import Limit
 
 def allowed(count, limit, most):
     """Ask for dead letters until one is not allowed; return how many were."""
-    return next((n for n in range(most) if count.beyond(limit) is not None), most)
+    return next((n for n in range(most) if count.count_letter(limit) is not None), most)
 
 
 def test_without_a_limit_nothing_is_counted_against_anything():
@@ -28,11 +28,11 @@ class TestConsecutive:
         """The reason names the limit."""
         count, limit = LetterCount(), Limit(consecutive=2)
         assert allowed(count, limit, 9) == 2
-        assert "2 records in a row" in count.beyond(limit)
+        assert "2 records in a row" in count.count_letter(limit)
         count.delivered(0)
-        assert "dead_letter.limit.consecutive" in count.beyond(limit)
+        assert "dead_letter.limit.consecutive" in count.count_letter(limit)
         count.delivered(1)
-        assert count.beyond(limit) is None
+        assert count.count_letter(limit) is None
 
     def test_records_with_others_between_them_in_their_batch_are_in_no_row(self):
         """What became of the others is not told yet."""
@@ -41,7 +41,7 @@ class TestConsecutive:
         def limited(*indexes):
             count, batch = LetterCount(), object()
             records = [SimpleNamespace(batch=batch, index=i) for i in indexes]
-            return [count.beyond(limit, record) is not None for record in records]
+            return [count.count_letter(limit, record) is not None for record in records]
 
         assert limited(0, 2, 4, 6) == [False] * 4
         assert limited(0, 2, 3, 4) == [False, False, False, True]
@@ -50,7 +50,7 @@ class TestConsecutive:
         """Nothing was delivered between them."""
         count, limit = LetterCount(), Limit(consecutive=2)
         records = [SimpleNamespace(batch=object(), index=5) for _ in range(3)]
-        said = [count.beyond(limit, record) is not None for record in records]
+        said = [count.count_letter(limit, record) is not None for record in records]
         assert said == [False, False, True]
 
 
@@ -62,13 +62,15 @@ class TestRatio:
         count, limit = LetterCount(), Limit(ratio=0.1)
         assert allowed(count, limit, 200_000) == 100
         said = "with it, 101 of 101 records would be dead letters"
-        assert f"{said}, and dead_letter.limit.ratio is 0.1" == count.beyond(limit)
+        assert f"{said}, and dead_letter.limit.ratio is 0.1" == count.count_letter(
+            limit
+        )
 
     def test_half_of_them_are_bad(self):
         """Whatever their order is."""
         count, limit = LetterCount(), Limit(ratio=0.1)
         letters = 0
-        while count.beyond(limit) is None:
+        while count.count_letter(limit) is None:
             letters += 1
             count.delivered(1)
         assert letters == 100
@@ -78,7 +80,7 @@ class TestRatio:
         count, limit = LetterCount(), Limit(ratio=0.1)
         for number in range(100_000):
             if number % 21 < 2:
-                assert count.beyond(limit) is None
+                assert count.count_letter(limit) is None
             else:
                 count.delivered(1)
 
@@ -97,7 +99,7 @@ class TestRatio:
         assert allowed(count, limit, 999) == 1
         count.delivered(1)
         count.undo_delivered()
-        assert count.beyond(limit) is not None
+        assert count.count_letter(limit) is not None
 
 
 @given(
@@ -113,7 +115,7 @@ def test_the_share_is_exceeded_by_no_allowed_letter_and_by_each_other_one(ratio,
             good += number
             continue
         for _ in range(number):
-            if count.beyond(limit) is None:
+            if count.count_letter(limit) is None:
                 bad += 1
                 assert bad <= max(1, ratio * max(good + bad, RATIO_OF))
             else:

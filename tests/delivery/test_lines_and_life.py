@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from kafkaguard._delivery.death import ClientLife
+from kafkaguard._delivery.client_life import ClientLife
 from kafkaguard._delivery.facts import Batch, Place
 from kafkaguard._delivery.lines import Lines
 from kafkaguard._delivery.rounds import Rounds

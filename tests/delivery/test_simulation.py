@@ -8,14 +8,14 @@ import pytest
 
 from kafkaguard._delivery.attempts import Attempts
 from kafkaguard._delivery.books import Books
-from kafkaguard._delivery.death import ClientLife
+from kafkaguard._delivery.client_life import ClientLife
 from kafkaguard._delivery.facts import Batch
 from kafkaguard._delivery.judging import NOT_SENT, Judge, Judgement
 from kafkaguard._delivery.lines import Lines
 from kafkaguard._delivery.machine import DeliveryMachine
-from kafkaguard._delivery.rescue import Topic
 from kafkaguard._delivery.rounds import Rounds
 from kafkaguard._delivery.table import CLIENTS, RECORDS, TOPICS
+from kafkaguard._delivery.topic_round import TopicRound
 from kafkaguard._retries.machine import Machine, Step
 from tests.delivery.simulate import play, play_range, simulate
 
@@ -156,8 +156,10 @@ class TestABrokenMachineIsNoticed:
 
     def test_halves_are_sent_in_the_wrong_order(self, monkeypatch):
         """The second half of a refused group goes first."""
-        next_group = Topic.next_group
-        monkeypatch.setattr(Topic, "next_group", lambda self: next_group(self)[::-1])
+        next_group = TopicRound.next_group
+        monkeypatch.setattr(
+            TopicRound, "next_group", lambda self: next_group(self)[::-1]
+        )
         assert "of the same key" in noticed()
 
 

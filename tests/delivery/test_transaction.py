@@ -9,7 +9,7 @@ from kafkaguard._delivery.transaction import NOT_ABORTED, Next, TransactionRun
 from kafkaguard._verdicts.classification import classify
 from kafkaguard.policies import load_policy
 from kafkaguard_adapters.kafka_python.transaction_errors import words
-from kafkaguard_adapters.producing.barrier import TimeLimit
+from kafkaguard_adapters.producing.time_limit import TimeLimit
 from kafkaguard_adapters.producing.transaction_block import transaction
 from kafkaguard_adapters.producing.transaction_words import COMMIT
 

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaguard._delivery.rescue import Topic
 from kafkaguard._delivery.table import RecordState
+from kafkaguard._delivery.topic_round import TopicRound
 
 
 def record(*, is_letter, resent=0):
@@ -34,7 +34,7 @@ STEPS = st.lists(
 @given(STEPS, st.randoms(use_true_random=False))
 def test_only_letters_is_what_a_walk_would_say(steps, random):
     """However records are added, ended while they wait, and taken to be sent."""
-    topic, added = Topic("t"), []
+    topic, added = TopicRound("t"), []
     for step in steps:
         if step == "end":
             waiting = [r for r in added if r.state is RecordState.QUEUED]
@@ -63,7 +63,7 @@ def test_ten_thousand_letters_are_looked_at_once_each():
             looks += 1
             return RecordState.QUEUED
 
-    topic = Topic("t")
+    topic = TopicRound("t")
     for _ in range(10_000):
         topic.add(Letter())
         assert topic.has_only_letters()

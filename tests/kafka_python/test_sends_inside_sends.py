@@ -30,11 +30,10 @@ def test_outer_send_is_under_way_until_it_has_its_batch():
     sending = Sending(set())
     client = Client(sending)
     driver = SimpleNamespace(
-        barrier=SimpleNamespace(under_way={}),
         machine=SimpleNamespace(holds=set()),
         wait_for=None,
     )
-    sending.use(SimpleNamespace(producer=client), driver, None, None)
+    sending.use(SimpleNamespace(producer=client), driver, None, None, {})
 
     sending.send("outer", b"v", b"k")
 

@@ -301,8 +301,8 @@ class TestTelling:
         """It is silenced before the next one is sent, and told before the refusal."""
         told = Told()
         order = []
-        told.shell._died = lambda cause, place: order.append((cause, place))
-        told.shell._failed = lambda *_: order.append("failed")
+        told.shell._report_died = lambda cause, place: order.append((cause, place))
+        told.shell._report_failed = lambda *_: order.append("failed")
         batch = told.producer.take(source(b"a", sequence=0, sent=True))
         refuse(batch, MessageSizeTooLargeError())
         (cause, place), last = order
@@ -378,7 +378,7 @@ class TestTelling:
         def broken(_):
             raise ZeroDivisionError
 
-        told.shell._began = broken
+        told.shell._report_began = broken
         with caplog.at_level(logging.ERROR):
             told.producer.take(source(b"a"))
         ((said, error),) = told.faults

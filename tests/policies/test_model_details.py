@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pickle
-from typing import Annotated
+from typing import Annotated, Literal
 
 import pytest
-from pydantic import Field, ValidationError
+from pydantic import Field, StrictBool, ValidationError
 
+from kafkaguard import Action
 from kafkaguard.policies import Backoff, PolicyError, RetryPolicy, load_policy
 from kafkaguard_policies.model.base import Part
 from kafkaguard_policies.model.problems import Problem, problems_of
@@ -35,9 +36,56 @@ class Short(Part):
     word: Annotated[str, Field(max_length=3)] = ""
 
 
-def test_a_limit_of_a_text_is_in_the_words_about_it():
-    """Pydantic's own numbers are filled in."""
-    assert said(Short, word="long") == "must be shorter: at most 3 characters"
+class Kinds(Part):
+    """A part with a setting of each kind."""
+
+    flag: bool = False
+    strict_flag: StrictBool = False
+    number: int = 0
+    table: dict[str, int] | None = None
+    items: list[int] | None = None
+    others: tuple[int, ...] = ()
+    word: Annotated[str, Field(min_length=1, max_length=3)] = "x"
+    name: Annotated[str, Field(pattern="^[a-z]+$")] = "x"
+    choice: Literal["red", "blue"] = "red"
+    one_of: Action = Action.RETRY
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "text"),
+    [
+        ("flag", "perhaps", "must be true or false"),
+        ("strict_flag", 1, "must be true or false"),
+        ("number", 2.5, "must be a whole number"),
+        ("number", "x", "must be a whole number"),
+        ("number", [], "must be a whole number, without quotes"),
+        ("table", 1, "must be a mapping"),
+        ("items", 1, "must be a list"),
+        ("others", 1, "must be a list"),
+        ("word", "", "must not be empty"),
+        ("word", "long", "must be shorter: at most 3 characters"),
+        ("word", 1, "must be a text: put it in quotes"),
+        ("word", [1], "must be a text, not a list"),
+        ("word", {"a": 1}, "must be a text, not a mapping"),
+        ("name", "?", "must be 1 to 64 letters, digits, '.', '_' or '-'"),
+        ("choice", "bleu", "must be 'red' or 'blue'; did you mean 'blue'?"),
+    ],
+)
+def test_each_kind_of_mistake_is_told_in_words(setting, value, text):
+    """Not in pydantic's."""
+    assert said(Kinds, **{setting: value}) == text
+
+
+def test_what_is_missing_must_be_given():
+    """A setting without a default."""
+    assert said(overrides=[{"action": "RETRY"}]) == "must be given"
+
+
+def test_an_action_that_is_none_is_told_the_nearest():
+    """From a list of all."""
+    text = said(Kinds, one_of="RETRI")
+    assert text.startswith("must be 'IGNORE', 'RETRY', ")
+    assert text.endswith("; did you mean 'RETRY'?")
 
 
 def test_a_part_that_is_no_mapping_is_told_its_settings():
@@ -80,6 +128,30 @@ def test_a_unit_of_time_says_nothing_about_a_count():
     text = "must be a whole number of attempts from 1 to 10000, or the word 'unbounded'"
     assert said(max_attempts="30s") == text
     assert said(max_attempts="30") == f"{text}; write 30 without quotes"
+
+
+@pytest.mark.parametrize(
+    ("settings", "range_"),
+    [
+        ({"max_waits": -1}, "a whole number of waits from 0 to 1000000"),
+        ({"attempt_timeout": 0}, "a number of seconds from 0.001 to 86400"),
+        ({"backoff": {"floor": -1}}, "a number of seconds from 0 to 86400"),
+        ({"backoff": {"factor": 0}}, "a number of times from 1 to 100"),
+        ({"breaker": {"failures": 0}}, "a whole number of calls from 1 to 1000000"),
+        ({"budget": {"deposit": -1}}, "a number of tokens from 0 to 1000000"),
+        (
+            {"dead_letter": {"limit": {"consecutive": 0}}},
+            "a whole number of records from 1 to 1000000000",
+        ),
+        (
+            {"dead_letter": {"limit": {"ratio": 0}}},
+            "a number of dead letters for each record from 1e-06 to 1",
+        ),
+    ],
+)
+def test_what_is_out_of_range_is_told_what_is_counted(settings, range_):
+    """The unit and both ends, of each kind of number."""
+    assert said(**settings).split(",")[0] == f"must be {range_}"
 
 
 @pytest.mark.parametrize(
@@ -200,6 +272,8 @@ def test_an_inherited_override_is_not_counted_in_a_place():
         RetryPolicy(overrides=[override, override, {**override, "cost": -1}])
     (problem,) = problems_of(caught.value, len, inherited=2)
     assert (problem.path, problem.line) == (("overrides", 0, "cost"), 3)
+    (problem,) = problems_of(caught.value, len)
+    assert problem.path == ("overrides", 2, "cost")
 
 
 @pytest.mark.parametrize(

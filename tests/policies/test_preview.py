@@ -121,6 +121,23 @@ def test_a_policy_without_waits_says_why(policy, said):
     assert said in RetryPolicy(**policy).preview(runs=5).ending
 
 
+def test_a_policy_whose_draws_are_all_too_late_says_why():
+    """Only the shortest possible wait would end before the deadline."""
+    policy = RetryPolicy(deadline=0.001, backoff={"base": 5})
+    assert "tries again" in explain_ruling(policy, classify(14))
+    assert "after the deadline" in policy.preview(runs=2).ending
+
+
+@pytest.mark.parametrize(("deadline", "again"), [(1, False), (1.01, True)])
+def test_the_first_wait_is_compared_with_the_whole_deadline(deadline, again):
+    """The policy's or an override's; the call begins with its first failure."""
+    backoff = {"base": 1, "jitter": "none"}
+    override = {"when": {"code": 14}, "deadline": deadline}
+    for settings in ({"deadline": deadline}, {"overrides": [override]}):
+        policy = RetryPolicy(backoff=backoff, **settings)
+        assert again == ("tries again" in explain_ruling(policy, classify(14)))
+
+
 @pytest.mark.parametrize("name", presets())
 def test_table_json_and_picture_of_every_preset(name):
     """All three show each row; a preset without retries shows none."""
@@ -133,6 +150,13 @@ def test_table_json_and_picture_of_every_preset(name):
     svg = "{http://www.w3.org/2000/svg}"
     assert rows == len(picture.findall(f"{svg}g"))
     assert rows + 1 == len(list(picture.iter(f"{svg}circle")))
+
+
+@pytest.mark.parametrize("name", ["seed", "runs", "limit"])
+def test_what_is_no_whole_number_is_refused(name):
+    """By its name."""
+    with pytest.raises(TypeError, match=name):
+        RetryPolicy().preview(**{name: 2.5})
 
 
 @pytest.mark.parametrize("wrong", [{"runs": 1}, {"limit": 0}])

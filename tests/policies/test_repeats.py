@@ -63,6 +63,12 @@ def test_partitions_that_are_refused_for_another_reason_are_an_error(text):
         run("CreatePartitions", LOST(), e.InvalidPartitionsError(text))
 
 
+def test_another_error_of_a_repeated_call_is_no_success():
+    """Its rule does not say that the change was made."""
+    with pytest.raises(e.InvalidReplicationFactorError):
+        run("CreateTopics", LOST(), e.InvalidReplicationFactorError())
+
+
 @pytest.mark.parametrize(
     ("confirm", "said"),
     [

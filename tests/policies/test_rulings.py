@@ -146,6 +146,17 @@ def test_codes_that_share_a_verdict_are_told_apart():
     assert attempts == [5, 2]
 
 
+def test_classes_that_share_a_rule_are_told_apart():
+    """Two errors without a code, which the same rule judges."""
+    override = {"when": {"error": "RemoteStorageNotReadyError"}, "max_attempts": 2}
+    policy = RetryPolicy(overrides=[override])
+    attempts = [
+        policy.ruling(classify(error), CallContext(), error).max_attempts
+        for error in (errors.RetriableError(), errors.RemoteStorageNotReadyError())
+    ]
+    assert attempts == [5, 2]
+
+
 def test_the_default_and_zero_of_an_override_count():
     """They are values, and not the absence of one."""
     policy = RetryPolicy(

@@ -42,6 +42,65 @@ def ended(drive, one, script):
     return outcome_of(caught.value)
 
 
+def test_each_attempt_gets_the_same_arguments():
+    """The first one and the next, of functions and of coroutines."""
+    calls = []
+
+    def fn(*args, **kwargs):
+        calls.append((args, kwargs))
+        if len(calls) % 2:
+            raise MOVED
+
+    async def afn(*args, **kwargs):
+        fn(*args, **kwargs)
+
+    one = retrier(FAST, api="Fetch")
+    one.run(fn, (1,), {"topic": "t"})
+    asyncio.run(one.arun(afn, (1,), {"topic": "t"}))
+    assert calls == [((1,), {"topic": "t"})] * 4
+
+
+@both
+def test_a_success_fills_the_budget(drive):
+    """At the first attempt, and after a failure, which takes a token."""
+    one = retrier(FAST.replace(budget={"capacity": 9, "deposit": 0.5}), api="Fetch")
+    one.shared.budget.take(5)
+    drive(one, Script("ok"))
+    assert one.shared.budget.tokens == 4.5
+    drive(one, Script(MOVED(), "ok"))
+    assert one.shared.budget.tokens == 4
+
+
+def test_calls_of_a_cluster_share_a_breaker_for_each_request():
+    """Fetch may go on while Produce is not answered."""
+    fetch, other, produce, elsewhere = (
+        retrier(BREAKING, context=CallContext(api=api, cluster=cluster)).shared.breaker
+        for api, cluster in (
+            ("Fetch", "test-shared:1"),
+            ("Fetch", "test-shared:1"),
+            ("Produce", "test-shared:1"),
+            ("Fetch", "test-shared:2"),
+        )
+    )
+    assert fetch is other
+    assert fetch not in (produce, elsewhere)
+
+
+@pytest.mark.parametrize(
+    ("settings", "is_timed"),
+    [
+        ({"deadline": 0.9}, True),
+        ({"deadline": 1}, False),
+        ({"attempt_timeout": 5}, True),
+        ({}, False),
+    ],
+)
+def test_only_a_coroutine_with_a_short_time_has_a_timer_of_its_own(settings, is_timed):
+    """One timer for all others would end it too late."""
+    shared = retrier(RetryPolicy(**settings)).shared
+    assert is_timed == shared.async_gate.disturbed
+
+
 @both
 @pytest.mark.parametrize("broken", [OSError("no route"), False])
 def test_a_repair_that_fails_ends_the_call(drive, broken):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import warnings
 
 import pytest
@@ -158,6 +159,18 @@ NONE = frozenset()
             "producer",
             {"delivery.timeout.ms": 300_000},
             {"client-outlasts-policy"},
+        ),
+        (
+            {"deadline": 121},
+            "producer",
+            {"delivery.timeout.ms": 300_000},
+            {"client-outlasts-policy"},
+        ),
+        (
+            {"deadline": 121},
+            "producer",
+            {"transactional.id": "t", "transaction.timeout.ms": 60_000},
+            {"coordinator-aborts-first"},
         ),
         # What blocks beside the deadline.
         ({"deadline": 60}, "producer", {"max.block.ms": 59_999}, NONE),
@@ -387,3 +400,26 @@ def test_findings_are_warnings_and_errors_where_strict():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         report_stacking((), strict=True)
+
+
+@pytest.mark.parametrize("wrong", [{"strict": 1}, {"stacklevel": 0}])
+def test_wrong_arguments_of_a_report_are_named(wrong):
+    """Also where there is nothing to report."""
+    with pytest.raises((TypeError, ValueError), match=next(iter(wrong))):
+        report_stacking((), **wrong)
+
+
+def test_a_warning_points_at_the_caller():
+    """By default at the line that called the function that reports."""
+    findings = check_stacking(RetryPolicy(), None, kind="admin", client="aiokafka")
+
+    def report(**level):
+        report_stacking(findings, **level)
+
+    for level in ({}, {"stacklevel": 3}):
+        with pytest.warns(StackingWarning) as caught:
+            report(**level)
+        (warning,) = caught
+        assert warning.filename == __file__
+        assert "report(**level)" in linecache.getline(__file__, warning.lineno)
+        assert "report_stacking" not in linecache.getline(__file__, warning.lineno)

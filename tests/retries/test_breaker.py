@@ -157,6 +157,15 @@ def test_an_abandoned_probe_gives_its_place_back():
     assert breaker.ask(13) == (9, None)
 
 
+def test_the_place_of_the_oldest_probe_is_given_back():
+    """The next is free when the younger one's time is over."""
+    breaker = half_open(probes=2)
+    assert breaker.ask(15) == (0, None)
+    breaker.abandoned()
+    assert breaker.ask(16) == (0, None)
+    assert breaker.ask(17) == (8, None)
+
+
 def test_a_new_state_remembers_nothing_of_the_old():
     """Neither strikes nor probes, good ones or those on their way."""
     breaker = half_open(probes=2, failures=2)

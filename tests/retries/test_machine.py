@@ -15,6 +15,7 @@ from kafkaguard import Action, classify
 from kafkaguard._retries.budget import RetryBudget
 from kafkaguard._retries.machine import (
     DONE,
+    CallContext,
     Machine,
     Ruling,
     StopReason,
@@ -136,6 +137,21 @@ def test_fenced_stops_against_every_ruling():
     assert StopReason.FENCED is step.reason
 
 
+@pytest.mark.parametrize("action", [Action.REJECT, Action.CONFIGURE, Action.ABORT])
+def test_what_is_not_repeated_is_not_in_doubt(action):
+    """An override orders it of a call that may have succeeded."""
+    step = machine().failed(VERDICTS[Action.IN_DOUBT], ruling(action), 0.0)
+    names = {Action.REJECT: "REJECTED"}
+    assert names.get(action, action.value) == step.reason
+
+
+def test_an_aborted_transaction_leaves_nothing_in_doubt():
+    """What may have been written is aborted with it, so the next attempt is safe."""
+    one = machine(repairs={Action.ABORT})
+    step = one.failed(VERDICTS[Action.IN_DOUBT], ruling(Action.ABORT), 0.0)
+    assert (step.kind, one.possible_duplicate) == ("again", False)
+
+
 def test_ignore_is_no_failure():
     """The call is done, and nothing is tried again."""
     assert failed(machine(), Action.IGNORE) is DONE
@@ -252,6 +268,21 @@ def test_only_a_dead_client_is_repaired_in_doubt():
     assert failed(one, Action.IN_DOUBT).repair is None
     dead = classify(-150, client="confluent-kafka")
     assert machine().failed(dead, ruling(Action.RECREATE), 0.0).repair is None
+
+
+def test_a_pause_is_never_below_the_floor():
+    """A breaker may ask for less."""
+    assert machine().paused(0.1, ruling(Action.RETRY), 0.0).wait == 0.5
+
+
+@pytest.mark.parametrize(
+    "known",
+    [{"null_key": 1}, {"idempotent": 1}, {"transactional": 1}, {"repeatable": None}],
+)
+def test_a_context_takes_no_number_for_a_flag(known):
+    """The message names it."""
+    with pytest.raises(TypeError, match=next(iter(known))):
+        CallContext(**known)
 
 
 def test_a_pause_waits_for_the_breaker_within_the_deadline():

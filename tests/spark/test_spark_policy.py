@@ -19,7 +19,7 @@ from kafkaguard_adapters.spark.driver.counting import make_report
 from kafkaguard_adapters.spark.driver.options import from_options
 from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
 from kafkaguard_adapters.spark.executor.arrow import Columns, Record
-from kafkaguard_adapters.spark.executor.attempts import Attempts
+from kafkaguard_adapters.spark.executor.attempts import WindowAttempts
 from kafkaguard_adapters.spark.executor.driver import WindowDriver
 from kafkaguard_adapters.spark.executor.known_topics import KnownTopics
 from kafkaguard_adapters.spark.executor.sent_records import overtaken
@@ -60,7 +60,9 @@ class Clock:
 
     def attempts(self, policy):
         """Make the attempts of a task."""
-        return Attempts(settings_of(policy), lambda: self.now, self.sleep, lambda: 0.5)
+        return WindowAttempts(
+            settings_of(policy), lambda: self.now, self.sleep, lambda: 0.5
+        )
 
 
 def waits_of(policy, error=UNKNOWN_TOPIC):
@@ -176,7 +178,9 @@ def driver_of(sender, policy, **more):
     topics = {name: SinkTopic(name, 1, compacted=False) for name in names}
     known = KnownTopics(settings, topics)
     driver = WindowDriver(settings, known, sender, known.producer_config())
-    driver._attempts = Attempts(settings, lambda: 0.0, lambda _: None, lambda: 0.5)
+    driver._attempts = WindowAttempts(
+        settings, lambda: 0.0, lambda _: None, lambda: 0.5
+    )
     return driver
 
 
@@ -238,7 +242,7 @@ def test_override_decides_reason_by_reason():
 def refuse(driver, count, between=0):
     """Refuse records without a key, with others on their way between them."""
     for _ in range(count):
-        driver.on_their_way(between)
+        driver.assume_delivered(between)
         record = Record("t", None, b"v")
         driver.refused_at_once(
             record, Reason.NULL_KEY, record_error(Reason.NULL_KEY, "t")
@@ -250,7 +254,7 @@ def test_limit_of_dead_letters_in_a_row():
     limit = {"topic": "d", "limit": {"consecutive": 3}}
     driver = driver_of(Sender(), letters_to("d", dead_letter=limit))
     refuse(driver, 10, between=1)
-    driver.on_their_way(1)
+    driver.assume_delivered(1)
     refuse(driver, 3)
     with pytest.raises(e.InvalidRecordKeyError, match=r"dead_letter\.limit\.consecut"):
         refuse(driver, 1)

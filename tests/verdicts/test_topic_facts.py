@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 
 import pytest
 
 from kafkaguard import TopicFacts, errors, load_policy
-from kafkaguard._verdicts.topic_facts import TopicFactsCache, TopicFactsLookup
+from kafkaguard._verdicts.topic_facts import (
+    AwaitedFactsLookup,
+    TopicFactsCache,
+    TopicFactsLookup,
+)
 from kafkaguard.errors import TopicAuthorizationFailedError
 from kafkaguard_adapters.kafka_python.errors import errors as client_errors
 from kafkaguard_adapters.producing.null_keys import NullKeyCheck
@@ -175,6 +180,48 @@ class TestLookup:
         go_on.set()
         thread.join(10)
         assert lookup.facts("t") is COMPACTED
+
+
+class TestAwaitedLookup:
+    """The same in tasks."""
+
+    def facts(self, ask, *topics, patience=10.0, cache=None):
+        """Look topics up at the same time."""
+
+        async def main():
+            lookup = AwaitedFactsLookup(
+                ask, cache or TopicFactsCache(), patience=patience
+            )
+            found = await asyncio.gather(*map(lookup.facts, topics))
+            lookup.close()
+            return found
+
+        return asyncio.run(main())
+
+    def test_all_who_wait_ask_once(self):
+        """They get the same answer; what is known is not asked for."""
+        asked = []
+
+        async def ask(topic):
+            asked.append(topic)
+            return COMPACTED
+
+        cache = TopicFactsCache({"known": OPEN})
+        found = self.facts(ask, "t", "t", "known", cache=cache)
+        assert found == [COMPACTED, COMPACTED, OPEN]
+        assert asked == ["t"]
+
+    def test_nothing_is_known_after_a_failure_or_too_late(self):
+        """Neither raises."""
+
+        async def fail(topic):
+            raise ConnectionError(topic)
+
+        async def hang(_):
+            await asyncio.Event().wait()
+
+        assert self.facts(fail, "t") == [TopicFacts()]
+        assert self.facts(hang, "t", patience=0.001) == [TopicFacts()]
 
 
 @pytest.mark.parametrize(

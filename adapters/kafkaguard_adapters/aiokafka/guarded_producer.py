@@ -30,7 +30,8 @@ from kafkaguard_adapters.aiokafka.view import view_of
 from kafkaguard_adapters.asking.cluster_calls import AsyncClusterCalls
 from kafkaguard_adapters.building import Builder
 from kafkaguard_adapters.client_errors import OF_PARENT
-from kafkaguard_adapters.producing import forks, told
+from kafkaguard_adapters.forks import at_fork
+from kafkaguard_adapters.producing import send_errors
 from kafkaguard_adapters.producing.null_keys import AwaitedNullKeyCheck
 from kafkaguard_adapters.producing.policies import check_transactional
 from kafkaguard_adapters.producing.task_driver import TaskDriver
@@ -69,7 +70,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
 
     def __init__(self, producer: Any, wish: Wish) -> None:
         if reading.is_told(producer):
-            raise told.guarded_already(producer)
+            raise send_errors.guarded_already(producer)
         if reading.transactional_id(producer) is not None:
             check_transactional(wish.policy, errors)
         complete_table()
@@ -79,7 +80,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
         self._wish = wish
         self._is_forked = self._is_stopped = False
         self._begin(producer)
-        forks.watch(self)
+        at_fork(self)
 
     def _begin(self, producer: Any) -> None:
         """Set up everything for a client, with no record pending."""
@@ -356,7 +357,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
             TypeError: ``timeout`` is not a number.
             ValueError: ``timeout`` is negative.
         """
-        told.check_timeout("flush", timeout)
+        send_errors.check_timeout("flush", timeout)
         self._check_process()
         if timeout is None:
             timeout = self._driver.machine.seconds + MARGIN_S
@@ -372,7 +373,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
     def _report(self, pending: int) -> DeliveryReport:
         report = self._driver.report(pending)
         if report.errors or report.pending:
-            raise told.delivery_failed(errors, report)
+            raise send_errors.delivery_failed(errors, report)
         return report
 
     async def stop(self, timeout: float | None = None) -> DeliveryReport:  # noqa: ASYNC109 - as for other clients
@@ -393,7 +394,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
             TypeError: ``timeout`` is not a number.
             ValueError: ``timeout`` is negative.
         """
-        told.check_timeout("stop", timeout)
+        send_errors.check_timeout("stop", timeout)
         if self._is_forked:
             return DeliveryReport()
         if self._is_stopped:
@@ -417,7 +418,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
         await self._driver.let_readers_run()
         if given_up is not None:
             report = self._driver.report(self._driver.pending())
-            error = told.transaction_given_up(errors, report, given_up.why)
+            error = send_errors.transaction_given_up(errors, report, given_up.why)
             if late is not None:
                 error.add_note(f"besides, on closing: {late}")
             raise error

@@ -33,9 +33,9 @@ from kafkaguard.errors import (
 from kafkaguard_adapters.aiokafka._private.producing import moving, reading
 from kafkaguard_adapters.aiokafka.errors import errors
 from kafkaguard_adapters.client_errors import recast
-from kafkaguard_adapters.producing import told
-from kafkaguard_adapters.producing.barrier import TimeLimit
+from kafkaguard_adapters.producing import send_errors
 from kafkaguard_adapters.producing.null_keys import is_disguise
+from kafkaguard_adapters.producing.time_limit import TimeLimit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -289,7 +289,7 @@ class Sending:
         if isinstance(error, IllegalOperation) and self.shell.is_transactional:
             raise self.transactions.error_of(error, topic) from error
         if not isinstance(error, KafkaError):
-            self.transactions.refused_at_once(told.not_taken(errors, error, topic))
+            self.transactions.refused_at_once(send_errors.raised(errors, error, topic))
             raise error
         has_died = client is not self._client or self.shell.death is not None
         if isinstance(error, ProducerClosed) or has_died:
@@ -373,16 +373,12 @@ class Sending:
 
     def not_sent(self, error: Exception, topic: str) -> Exception:
         """Return the error of a dead letter that the client did not accept."""
-        if isinstance(error, PartitionNotThereError):
-            return error
-        if isinstance(error, KafkaError):
-            return self.error_of(error, topic)
-        return told.not_taken(errors, error, topic)
+        return send_errors.letter_error(errors, error, topic, KafkaError, self.error_of)
 
     def error_of(self, error: KafkaError, topic: str) -> KafkaGuardError:
         """Return the error for a record that the client did not accept."""
         if isinstance(error, ProducerClosed):
-            return recast(told.closed(errors, topic), ProducerClosed)
+            return recast(send_errors.closed(errors, topic), ProducerClosed)
         if self.shell.is_transactional:
             return self.transactions.error_of(error, topic)
         limit = f"{self.shell.traits.delivery_timeout:g} s ({_SETTING})"
@@ -427,6 +423,6 @@ def _not_there(
 ) -> KafkaGuardError:
     """Make the error for a partition, in the class that aiokafka raises for it."""
     theirs = AssertionError if is_given else ValueError
-    return told.not_there(
+    return send_errors.not_there(
         errors, topic, partition, known, theirs=theirs, is_given=is_given
     )

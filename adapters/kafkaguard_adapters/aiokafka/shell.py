@@ -34,7 +34,8 @@ from kafkaguard_adapters.aiokafka.batches import (
     settle_whole,
 )
 from kafkaguard_adapters.aiokafka.errors import errors
-from kafkaguard_adapters.producing.listening import Heard
+from kafkaguard_adapters.producing.null_keys import LetterCheck
+from kafkaguard_adapters.producing.reporting import ReportingShell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -59,24 +60,17 @@ _POLL_S = 0.01
 _SEQUENCE_ERRORS = frozenset({45, 47, 59})
 
 
-class Gate(moving.Gate, Protocol):
+class Gate(moving.Gate, LetterCheck, Protocol):
     """The checks of ``send`` before a record is added to a batch."""
 
     async def wait_for_room(self, topic: str) -> None:
         """Wait until a record that waited for room may be added."""
 
-    async def check_letter(self, topic: str, key: bytes | None) -> None:
-        """Refuse a dead letter without a key for a compacted topic.
-
-        Raises:
-            InvalidRecordKeyError: The topic is compacted and the key is missing.
-        """
-
     def not_sent(self, error: Exception, topic: str) -> Exception:
         """Return the error of a dead letter that the client did not accept."""
 
 
-class AIOKafkaShell(Heard):
+class AIOKafkaShell(ReportingShell):
     """The ``AwaitedShell`` of an ``AIOKafkaProducer``.
 
     Args:
@@ -177,7 +171,7 @@ class AIOKafkaShell(Heard):
             if batch.whole is None:
                 # Not 0 if the producer had the batch before it was guarded.
                 batch.before = source.record_count
-            self._began(batch)
+            self._report_began(batch)
         except Exception as error:  # noqa: BLE001 - it must not fail a send
             self._fault("a batch could not be tracked; it is sent", error)
             return None
@@ -189,7 +183,7 @@ class AIOKafkaShell(Heard):
         self._open.pop(batch, None)
         if batch.whole is not None:
             settle_whole(batch.whole, batch.source.future.result(), None)
-        self._accepted(batch)
+        self._report_accepted(batch)
 
     def batch_failed(self, batch: SourceBatch, cause: BaseException) -> None:
         """Report that a batch has failed; first, that its producer died, if so."""
@@ -204,7 +198,7 @@ class AIOKafkaShell(Heard):
                 self._unheard.append(batch)
             if batch.whole is not None:
                 batch.whole.left = sum(isinstance(r.token, Slot) for r in refusals)
-            self._failed(batch, refusals)
+            self._report_failed(batch, refusals)
         except Exception as error:  # noqa: BLE001 - the client's sender must not end
             self._fault("a batch could not be tracked", error)
             self._fail_bluntly(batch, cause)
@@ -257,7 +251,7 @@ class AIOKafkaShell(Heard):
         self.death = cause
         if not self.is_transactional:
             moving.silence(producer)
-        self._died(cause, where)
+        self._report_died(cause, where)
         self._in_use(producer)
 
     def shut(self) -> None:
@@ -295,7 +289,7 @@ class AIOKafkaShell(Heard):
             if isinstance(batch, SourceBatch) and batch.late is not None
         }
 
-    async def succeed(self, locking_out: Batch | None) -> None:
+    async def put_successor_in_use(self, locking_out: Batch | None) -> None:
         """Build a replacement producer and put it in use.
 
         With the dead producer's id and a newer epoch, it fences the requests that are

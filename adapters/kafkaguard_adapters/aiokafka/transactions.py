@@ -24,7 +24,7 @@ from kafkaguard_adapters.aiokafka._private.producing import reading
 from kafkaguard_adapters.aiokafka._private.producing import transactions as inside
 from kafkaguard_adapters.aiokafka.errors import errors
 from kafkaguard_adapters.producing import transaction_words as words
-from kafkaguard_adapters.producing.barrier import TimeLimit
+from kafkaguard_adapters.producing.time_limit import TimeLimit
 from kafkaguard_adapters.producing.transaction_block import GivenUp
 from kafkaguard_adapters.producing.transaction_words import (
     ABORT,

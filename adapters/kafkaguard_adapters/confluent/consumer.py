@@ -22,7 +22,7 @@ from kafkaguard._consuming.machine import (
     OFFSET_FETCH,
     OUT_OF_RANGE,
     ConsumerMachine,
-    Refusal,
+    ReadRefusal,
 )
 from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.asking.cluster_calls import TIMEOUT_S
@@ -37,7 +37,7 @@ from kafkaguard_adapters.consuming.blocking import BlockingConsumer
 from kafkaguard_adapters.consuming.closing import refuse_calls
 from kafkaguard_adapters.consuming.driver import Driver
 from kafkaguard_adapters.consuming.forks import again
-from kafkaguard_adapters.consuming.questions import Start
+from kafkaguard_adapters.consuming.questions import Origin
 from kafkaguard_adapters.wire.io_thread import loop, run, start
 
 if TYPE_CHECKING:
@@ -125,8 +125,14 @@ class GuardedConsumer(BlockingConsumer):
         )
         is_earliest = known.get("auto.offset.reset", "latest") in _EARLIEST
         self._shell = Reading(consumer, is_earliest=is_earliest)
-        begins = Start(self._group, is_earliest=is_earliest)
-        self._driver = Driver(self._machine, self._shell, view, start, on_event, begins)
+        self._driver = Driver(
+            self._machine,
+            self._shell,
+            view,
+            launch=start,
+            hook=on_event,
+            origin=Origin(self._group, is_earliest=is_earliest),
+        )
         self._committing = Committing(
             consumer,
             self._shell,
@@ -304,7 +310,7 @@ class GuardedConsumer(BlockingConsumer):
             where = {"partition": partition}
         if topic is not None:
             where |= {"api": FETCH, "topic": topic}
-        self._driver.handed_over(place, errors.translate(error, **where))
+        self._driver.error_returned(place, errors.translate(error, **where))
         self._driver.tell()
 
     def _do_due(self) -> None:
@@ -343,13 +349,13 @@ class GuardedConsumer(BlockingConsumer):
     def _hear_error(self, error: KafkaError) -> None:
         """Record an error that concerns no record; called while the user polls."""
         known = errors.translate(error, context={"phase": "background"})
-        self._driver.handed_over(None, known)
+        self._driver.error_returned(None, known)
 
     def _hear_reset(self, place: Place, asked: int) -> None:
         """Record that librdkafka resets a position; called while the user polls."""
         position = self._shell.was_reset(place, asked)
         if position is not None:
-            self._driver.refused(place, Refusal(OUT_OF_RANGE, position=position))
+            self._driver.refused(place, ReadRefusal(OUT_OF_RANGE, position=position))
             self._shell.go_back(place)
 
     # --- assignment -------------------------------------------------------------------

@@ -25,11 +25,11 @@ from kafkaguard_adapters.confluent.shell import ConfluentShell
 from kafkaguard_adapters.confluent.stand_in import QueuedStandIn
 from kafkaguard_adapters.confluent.transactions import Transactions
 from kafkaguard_adapters.confluent.view import view_of
-from kafkaguard_adapters.producing import told
-from kafkaguard_adapters.producing.barrier import TimeLimit
+from kafkaguard_adapters.producing import send_errors
 from kafkaguard_adapters.producing.driver import ThreadDriver
 from kafkaguard_adapters.producing.forks import ForkGuard
 from kafkaguard_adapters.producing.null_keys import NullKeyCheck
+from kafkaguard_adapters.producing.time_limit import TimeLimit
 from kafkaguard_adapters.producing.transaction_block import transaction
 from kafkaguard_adapters.stand_in import GuardedClient
 
@@ -81,7 +81,7 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         self._shell = shell = ConfluentShell(
             client, self._builder, settings, callbacks, view.size_limit
         )
-        self._driver = driver = ThreadDriver(shell, self._wish, view, shell)
+        self._driver = driver = ThreadDriver(shell, self._wish, shell, view)
         facts = view.topic_facts if settings.is_known else lambda _: NOTHING_KNOWN
         null_keys = NullKeyCheck(
             TopicFactsLookup(facts, cache),
@@ -325,10 +325,10 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
     def _raise(self) -> None:
         """Raise an error for unseen failures, or for a callback that raised one."""
         if self._driver.has_unseen():
-            raise told.delivery_failed(errors, self.report())
+            raise send_errors.delivery_failed(errors, self.report())
         raised = self._driver.take_callback_error()
         if raised is not None:
-            raise told.callback_failed(errors, raised, self.report()) from raised
+            raise send_errors.callback_failed(errors, raised, self.report()) from raised
 
     def purge(
         self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True
@@ -452,11 +452,11 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
             TypeError: ``timeout`` is not a number.
             ValueError: ``timeout`` is negative.
         """
-        told.check_timeout("close", timeout)
+        send_errors.check_timeout("close", timeout)
         if self._is_closed or self._forks.is_forked:
             return True
         if get_ident() in self._callbacks.polling:
-            raise told.waits_for_itself(errors, "close")
+            raise send_errors.waits_for_itself(errors, "close")
         self._is_closed = True
         deadline = time.monotonic() + (CLOSE_S if timeout is None else timeout)
         if not self._is_client_closed():
@@ -469,7 +469,7 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         self.close_view()
         self._callbacks.serve()
         if given_up is not None:
-            raise told.transaction_given_up(errors, self.report(), given_up.why)
+            raise send_errors.transaction_given_up(errors, self.report(), given_up.why)
         self._raise()
         return True
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from confluent_kafka import KafkaException, Message
 
 from kafkaguard._delivery.facts import Place, Raw
-from kafkaguard._delivery.judging import MESSAGE_TOO_LARGE, add_words
+from kafkaguard._delivery.judging import MESSAGE_TOO_LARGE
 from kafkaguard.errors import (
     ClientClosedError,
     ClientQueueFullError,
@@ -20,7 +20,7 @@ from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.confluent.shell import says_unknown_partition
 from kafkaguard_adapters.confluent.transactions import PRODUCE
 from kafkaguard_adapters.confluent.windows import OwnTicket, Ticket, plain_headers
-from kafkaguard_adapters.producing import told
+from kafkaguard_adapters.producing import send_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.confluent.shell import ConfluentShell
     from kafkaguard_adapters.confluent.transactions import Transactions
     from kafkaguard_adapters.confluent.windows import Window
-    from kafkaguard_adapters.producing.barrier import TimeLimit
     from kafkaguard_adapters.producing.driver import ThreadDriver
     from kafkaguard_adapters.producing.null_keys import NullKeyCheck
+    from kafkaguard_adapters.producing.time_limit import TimeLimit
 
 #: Seconds between two attempts while the client's queue is full.
 _ROOM_S = 0.05
@@ -131,15 +131,15 @@ class Sending:
             window.value_hashes[index] = value_hash
             try:
                 if headers is not None or timestamp:
-                    report = Ticket(window, index, call, headers, timestamp)
+                    on_delivery = Ticket(window, index, call, headers, timestamp)
                 elif call is None:
-                    report = window.report
+                    on_delivery = window.on_delivery
                 else:
-                    known, report = window.chained
+                    known, on_delivery = window.chained
                     if call is not known:
-                        report = window.chain(call)
+                        on_delivery = window.chain(call)
                 shell.produce(
-                    topic, value, key, partition, report, None, timestamp, headers
+                    topic, value, key, partition, on_delivery, None, timestamp, headers
                 )
             except Exception as error:  # noqa: BLE001 - raised again, unless handled
                 window.void(index)
@@ -230,7 +230,7 @@ class Sending:
             self._refused(error, record)
         return error is not None
 
-    def check(self, topic: str, key: bytes | None) -> None:
+    def check_letter(self, topic: str, key: bytes | None) -> None:
         """Refuse a dead letter without a key for a compacted topic.
 
         Raises:
@@ -279,7 +279,7 @@ class Sending:
         elif isinstance(error, KafkaException):
             self._refused_or_mended(error, record)
         elif isinstance(error, RuntimeError):  # what a closed client raises
-            raise told.closed(errors, record.topic) from error
+            raise send_errors.closed(errors, record.topic) from error
         else:
             raise error
 
@@ -357,10 +357,10 @@ class Sending:
         topic, value, key, partition, call, timestamp, headers = record
         window, index = self.take_place(topic)
         window.mark(index, key, value)
-        report = Ticket(window, index, call, headers, timestamp)
+        on_delivery = Ticket(window, index, call, headers, timestamp)
         try:
             self.shell.produce(
-                topic, value, key, partition, report, None, timestamp, headers
+                topic, value, key, partition, on_delivery, None, timestamp, headers
             )
         except Exception:
             window.void(index)
@@ -377,12 +377,7 @@ def _bytes(error: KafkaGuardError, record: Arguments) -> Raw | None:
             record.timestamp or None,
         )
     except (TypeError, ValueError) as failure:
-        # The text of the failure is left out: it may contain the record.
-        add_words(
-            error,
-            "no dead letter was sent: the record's bytes could not be read "
-            f"({type(failure).__name__})",
-        )
+        send_errors.add_unreadable(error, failure)
         return None
 
 

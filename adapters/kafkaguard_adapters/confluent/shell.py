@@ -13,7 +13,7 @@ import threading
 import time
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.cimpl import Producer  # confluent_kafka.Producer may be replaced
@@ -22,15 +22,15 @@ from kafkaguard._delivery.sizes import batch_size
 from kafkaguard.errors import ClientClosedError
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.confluent.windows import (
+    AgainTicket,
     ClientFacts,
     FailedReport,
     OwnTicket,
-    SecondTicket,
     Window,
     hashes,
 )
-from kafkaguard_adapters.producing import told
-from kafkaguard_adapters.producing.listening import Heard
+from kafkaguard_adapters.producing import send_errors
+from kafkaguard_adapters.producing.reporting import ReportingShell
 from kafkaguard_adapters.wire.io_thread import run
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.building import Builder
     from kafkaguard_adapters.confluent.callbacks import Callbacks
     from kafkaguard_adapters.confluent.producer_settings import ProducerSettings
+    from kafkaguard_adapters.producing.null_keys import LetterCheck
 
 #: Records in a topic's first window, and in the largest.
 SMALL, LARGE = 64, 1024
@@ -78,18 +79,7 @@ _now = time.monotonic
 _log = logging.getLogger("kafkaguard.producer")
 
 
-class Letters(Protocol):
-    """The check that ``produce`` makes, for dead letters."""
-
-    def check(self, topic: str, key: bytes | None) -> None:
-        """Refuse a missing key for a compacted topic: it would fail the whole batch.
-
-        Raises:
-            InvalidRecordKeyError: The topic is compacted and the key is missing.
-        """
-
-
-class ConfluentShell(Heard):
+class ConfluentShell(ReportingShell):
     """The ``ProducerShell`` of a ``confluent_kafka.Producer``.
 
     Args:
@@ -128,8 +118,10 @@ class ConfluentShell(Heard):
         self._settings = settings
         self._size_limit = size_limit
         #: The open window of each topic, for records that are sent again.
-        self._second: dict[str, Window] = {}
+        self._again: dict[str, Window] = {}
         self._open: dict[Window, None] = {}
+        #: Guards which windows are open, the poller and which producer is in use. It is
+        #: entered again by ``close_window``, when a full window is followed by another.
         self._lock = threading.RLock()
         #: How many threads flush the client; notified when one has ended.
         self._flushes = 0
@@ -140,7 +132,7 @@ class ConfluentShell(Heard):
         self._capacities: dict[str, int] = {}
         self._suspects: dict[int, bytes] = {}
         #: By token of a record that is not settled: its report, and its last message.
-        self._failed_reports: dict[Hashable, FailedReport] = {}
+        self._unsettled: dict[Hashable, FailedReport] = {}
         self._arrived: dict[Hashable, Any] = {}
         self._is_dying = self._is_closed = False
         self.death: KafkaException | None = None
@@ -155,7 +147,7 @@ class ConfluentShell(Heard):
         #: The client's errors that the last poll has brought; see :meth:`hear_errors`.
         self.unread: Collection[Any] = () if log is None else log.unread
 
-    def use(self, machine: DeliveryMachine, letters: Letters) -> None:
+    def use(self, machine: DeliveryMachine, letters: LetterCheck) -> None:
         """Connect the shell with the machine and with the check of dead letters.
 
         Args:
@@ -192,29 +184,30 @@ class ConfluentShell(Heard):
             self._next_token,
             self,
             self._suspects,
-            is_second=windows is self._second,
+            is_again=windows is self._again,
             is_first=topic not in {each.place.topic for each in self.open_windows()},
         )
         self._next_token += capacity
         self._open[window] = None
-        self._began(window)
+        self._report_began(window)
         windows[topic] = window
         return window
 
     def close_window(self, window: Window) -> None:
         """Close a window for new records; the window ends with its last report."""
         with self._lock:
-            for windows in (self.windows, self._second):
+            for windows in (self.windows, self._again):
                 if windows.get(window.place.topic) is window:
                     del windows[window.place.topic]
             was_open = window.close()
         if was_open:
             window.tick()
 
-    def clear(self, topic: str | None, deadline: float) -> bool:  # noqa: ARG002 - as any barrier
+    def wait_for_sends(self, topic: str | None, deadline: float) -> bool:  # noqa: ARG002 - as any barrier
         """Close the windows of a topic, or all, so that sends check for a hold.
 
-        A send that already has a place in a window counts as pending in that window.
+        Nothing is waited for: a send that already has a place in a window counts as
+        pending in that window.
         """
         for window in list(self.windows.values()):
             if topic in (None, window.place.topic):
@@ -227,19 +220,19 @@ class ConfluentShell(Heard):
 
     # --- reports ----------------------------------------------------------------------
 
-    def failed(self, window: Window) -> None:
+    def record_failed(self, window: Window) -> None:
         """Record that a record of a window has failed."""
         self.close_window(window)
         self.poll_while_troubled()
 
-    def reported(self, window: Window) -> None:
+    def all_reported(self, window: Window) -> None:
         """Report the outcome of a window after each of its records was reported."""
         if not window.failed_reports:
-            self._accepted(window)
+            self._report_accepted(window)
             self._end(window)
             return
         refusals = self._reported_refusals(window)
-        self._failed(window, self._looked_up(window.place.topic, refusals))
+        self._report_failed(window, self._looked_up(window.place.topic, refusals))
         self._end(window)
 
     def _reported_refusals(self, window: Window) -> list[Refusal]:
@@ -249,9 +242,7 @@ class ConfluentShell(Heard):
         window.due = window.since + self.traits.delivery_timeout
         refusals = window.refusals(self._known(window))
         for refusal in refusals:
-            report = self._failed_reports[refusal.token] = window.failed_report(
-                refusal.token
-            )
+            report = self._unsettled[refusal.token] = window.report_of(refusal.token)
             if (key := report.message.key()) is not None:
                 self._suspects.update(dict.fromkeys(hashes(key), key))
         return refusals
@@ -289,7 +280,7 @@ class ConfluentShell(Heard):
         """Queue the application's callback for a record."""
         outcome = record.outcome
         assert outcome is not None
-        report = self._failed_reports.pop(record.first_token, None)
+        report = self._unsettled.pop(record.first_token, None)
         message = self._arrived.pop(record.token, None)
         is_told = outcome.error is not None or not self.only_errors
         if report is not None and report.call is not None and is_told:
@@ -306,9 +297,7 @@ class ConfluentShell(Heard):
         with self._lock:
             token = self._next_token
             self._next_token += 1
-        self._failed_reports[token] = FailedReport(
-            None, message, call, None, _now(), 0.0
-        )
+        self._unsettled[token] = FailedReport(None, message, call, None, _now(), 0.0)
         return token
 
     def waiting(self) -> int:
@@ -318,7 +307,7 @@ class ConfluentShell(Heard):
         """
         waiting = len(self.client)
         for window in self.open_windows():
-            if window.is_second:
+            if window.is_again:
                 waiting -= window.unreported_count
             else:
                 waiting += len(window.failed_reports)
@@ -353,6 +342,8 @@ class ConfluentShell(Heard):
 
     def _goes_on(self) -> bool:
         with self._lock:
+            # Read without the driver's lock, which may wait for this one: these are
+            # truth values, and a new trouble starts a poller again.
             goes_on = not self._is_closed and (
                 self._machine.is_troubled or self._has_failed_reports()
             )
@@ -378,7 +369,7 @@ class ConfluentShell(Heard):
         While records are given to the client again, it is only polled: see ``serve``.
         """
         with self._lock:
-            is_sending = bool(self._second)
+            is_sending = bool(self._again)
             self._flushes += not is_sending
         if is_sending:
             client.poll(seconds)
@@ -425,7 +416,7 @@ class ConfluentShell(Heard):
 
     def has_died(self, cause: BaseException) -> None:
         """Report that the client is dead, and poll for its last reports."""
-        self._died(cause, None)
+        self._report_died(cause, None)
         self.poll_while_troubled()
 
     def hear_errors(self) -> None:
@@ -455,7 +446,7 @@ class ConfluentShell(Heard):
     def shut(self) -> None:
         """Accept no more records, and drop the records that are still in the queue."""
         self._is_dying = True
-        self.clear(None, 0.0)
+        self.wait_for_sends(None, 0.0)
         self._purge(in_flight=False)
 
     def hear_out(self, until: float) -> None:
@@ -465,8 +456,8 @@ class ConfluentShell(Heard):
     def stop(self) -> None:
         """Stop the client; its pending records fail."""
         self._is_dying = True
-        self.clear(None, 0.0)
-        for window in list(self._second.values()):
+        self.wait_for_sends(None, 0.0)
+        for window in list(self._again.values()):
             self.close_window(window)
         end = _now() + STOP_S
         while self._open and _now() < end:
@@ -478,7 +469,7 @@ class ConfluentShell(Heard):
                 LookupError(repr(window.place)),
             )
             refusals = self._reported_refusals(window)
-            self._failed(window, [*refusals, *window.unreported()])
+            self._report_failed(window, [*refusals, *window.unreported()])
             self._end(window)
 
     def _purge(self, *, in_flight: bool) -> None:
@@ -500,7 +491,7 @@ class ConfluentShell(Heard):
         """Return no answers: this client reports none for a batch given up."""
         return {}
 
-    def succeed(self, locking_out: Batch | None) -> None:  # noqa: ARG002 - librdkafka cannot take over a producer id
+    def put_successor_in_use(self, locking_out: Batch | None) -> None:  # noqa: ARG002 - librdkafka cannot take over a producer id
         """Build a replacement producer and put it in use."""
         self._put_in_use(self.builder.build())
 
@@ -554,15 +545,15 @@ class ConfluentShell(Heard):
         topic, raw = record.place.topic, record.raw
         assert raw is not None
         if record.is_letter:
-            self._letters.check(topic, raw.key)
+            self._letters.check_letter(topic, raw.key)
         with self._lock:
-            if topic not in self._second:
-                self._second_window(topic)  # so no flush begins from now on
+            if topic not in self._again:
+                self._again_window(topic)  # so no flush begins from now on
                 self._flushed.wait_for(lambda: not self._flushes, CALM_S)
-            window = self._second_window(topic)
+            window = self._again_window(topic)
             index = next(window.slots)
         window.mark(index, raw.key, raw.value)
-        ticket = SecondTicket(window, index, None, raw.headers, raw.timestamp_ms or 0)
+        ticket = AgainTicket(window, index, None, raw.headers, raw.timestamp_ms or 0)
         try:
             self._hand_over(record, ticket, deadline)
         except BaseException:
@@ -570,20 +561,20 @@ class ConfluentShell(Heard):
             raise
         return window.first_token + index
 
-    def _second_window(self, topic: str) -> Window:
+    def _again_window(self, topic: str) -> Window:
         """Return the open window for records that are sent again, or open one."""
-        window = self._second.get(topic)
+        window = self._again.get(topic)
         if window is None or window.is_full:
             if window is not None:
                 self.close_window(window)
-            window = self._begin(topic, self._second)
+            window = self._begin(topic, self._again)
         return window
 
-    def _hand_over(self, record: Record, ticket: SecondTicket, deadline: float) -> None:
+    def _hand_over(self, record: Record, ticket: AgainTicket, deadline: float) -> None:
         topic, partition = record.place
         raw, client = record.raw, self.client
         assert raw is not None
-        report = self._failed_reports.get(record.first_token)
+        report = self._unsettled.get(record.first_token)
         first = None if report is None else report.ticket
         while True:
             try:
@@ -649,7 +640,7 @@ class ConfluentShell(Heard):
 
     def send_now(self) -> None:
         """Close the windows of records that are sent again, so that serving flushes."""
-        for window in list(self._second.values()):
+        for window in list(self._again.values()):
             self.close_window(window)
         self.poll_while_troubled()
 
@@ -737,7 +728,7 @@ def _missing(
     """Return the error of a record for a partition; None: the topic has it."""
     if known is not None and partition in known:
         return None
-    return told.not_there(errors, topic, partition, known, theirs=error)
+    return send_errors.not_there(errors, topic, partition, known, theirs=error)
 
 
 def produce_of(client: Any) -> Callable[..., None]:

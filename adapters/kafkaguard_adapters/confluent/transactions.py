@@ -19,7 +19,7 @@ from kafkaguard._verdicts.verdict import Action
 from kafkaguard.errors import ClientClosedError, KafkaGuardError
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.producing import transaction_words as words
-from kafkaguard_adapters.producing.barrier import TimeLimit
+from kafkaguard_adapters.producing.time_limit import TimeLimit
 from kafkaguard_adapters.producing.transaction_block import GivenUp
 from kafkaguard_adapters.producing.transaction_words import (
     ABORT,

@@ -44,10 +44,10 @@ class Listener(Protocol):
     #: Whether the application wants callbacks for errors only.
     only_errors: bool
 
-    def failed(self, window: Window) -> None:
+    def record_failed(self, window: Window) -> None:
         """Record that a record of a window has failed."""
 
-    def reported(self, window: Window) -> None:
+    def all_reported(self, window: Window) -> None:
         """Record that each record of a closed window has been reported."""
 
     def arrived_again(self, token: int, message: Any) -> None:
@@ -104,14 +104,14 @@ class Window(Batch):
         first_token: The token of the first record; the others have the next numbers.
         listener: Receives what happens to the records.
         suspects: The keys of failed records, by hash.
-        is_second: Whether the records are sent again, or are dead letters.
+        is_again: Whether the records are sent again, or are dead letters.
         is_first: Whether no other window of the topic was open when this one began.
 
     Attributes:
         slots: The indexes that are free; a thread takes one with ``next``.
         key_hashes: The hash of each record's key, by index.
         value_hashes: The hash of each record's value, by index.
-        report: The delivery callback for records that need no callback of their own.
+        on_delivery: The delivery callback for records without one of their own.
         chained: The application's last callback, and the delivery callback that calls
             it. They are one tuple, because threads share it.
         failed_reports: The reports of failed records so far.
@@ -120,19 +120,19 @@ class Window(Batch):
 
     __slots__ = (
         "_capacity",
-        "_failed",
         "_goal",
         "_is_first",
+        "_report_at",
         "_suspects",
         "_ticks",
         "_voids",
         "chained",
         "failed_reports",
         "first_token",
-        "is_second",
+        "is_again",
         "key_hashes",
         "listener",
-        "report",
+        "on_delivery",
         "slots",
         "value_hashes",
     )
@@ -146,7 +146,7 @@ class Window(Batch):
         listener: Listener,
         suspects: Mapping[int, bytes],
         *,
-        is_second: bool = False,
+        is_again: bool = False,
         is_first: bool = False,
     ) -> None:
         super().__init__(Place(topic), position, _FOREVER)
@@ -155,7 +155,7 @@ class Window(Batch):
         self.value_hashes = array("q", bytes(8 * capacity))
         self.failed_reports: list[FailedReport] = []
         self.first_token = first_token
-        self.is_second = is_second
+        self.is_again = is_again
         self._is_first = is_first
         self._capacity = capacity
         self.listener = listener
@@ -165,22 +165,22 @@ class Window(Batch):
         #: The last tick, once the window is closed.
         self._goal: int | None = None
         self._voids: set[int] = set()
-        self._failed: dict[int, FailedReport] = {}
+        self._report_at: dict[int, FailedReport] = {}
         self.chained: tuple[Any, Any] = (None, None)
-        self.report: Any = self._reporter()
+        self.on_delivery: Any = self._delivery_callback()
 
     # --- reports, in the thread that polls --------------------------------------------
 
-    def _reporter(self) -> Any:
+    def _delivery_callback(self) -> Any:
         ticks, listener = self._ticks, self.listener
 
-        def report(error: Any, message: Any) -> None:
+        def on_delivery(error: Any, message: Any) -> None:
             if error is not None:
-                self.fail(error, message)
+                self.add_failed_report(error, message)
             elif next(ticks) == self._goal:
-                listener.reported(self)
+                listener.all_reported(self)
 
-        return report
+        return on_delivery
 
     def chain(self, call: Any) -> Any:
         """Return a delivery callback that also calls the application's callback.
@@ -196,12 +196,12 @@ class Window(Batch):
             )
         ticks, listener, callbacks = self._ticks, self.listener, self.listener.callbacks
 
-        def report(error: Any, message: Any) -> None:
+        def on_delivery(error: Any, message: Any) -> None:
             if error is not None:
-                self.fail(error, message, call)
+                self.add_failed_report(error, message, call)
                 return
             if next(ticks) == self._goal:
-                listener.reported(self)
+                listener.all_reported(self)
             if listener.only_errors:
                 return
             if callbacks.is_direct:
@@ -214,10 +214,10 @@ class Window(Batch):
             else:
                 callbacks.call(call, None, message)
 
-        self.chained = call, report
-        return report
+        self.chained = call, on_delivery
+        return on_delivery
 
-    def fail(
+    def add_failed_report(
         self, error: Any, message: Any, call: Any = None, ticket: Ticket | None = None
     ) -> None:
         """Record that a record has failed."""
@@ -226,13 +226,13 @@ class Window(Batch):
         self.failed_reports.append(
             FailedReport(error, message, call, ticket, since, seconds)
         )
-        self.listener.failed(self)
+        self.listener.record_failed(self)
         self.tick()
 
     def tick(self) -> None:
         """Count that a record has its outcome, or that the window is closed."""
         if next(self._ticks) == self._goal:
-            self.listener.reported(self)
+            self.listener.all_reported(self)
 
     def void(self, index: int) -> None:
         """Record that the client did not accept a record."""
@@ -268,7 +268,7 @@ class Window(Batch):
 
     def let_go(self) -> None:
         """Free what is needed for reports only."""
-        self.report, self.chained = None, (None, None)
+        self.on_delivery, self.chained = None, (None, None)
         self.value_hashes = array("q")
         self.failed_reports = []
 
@@ -327,16 +327,16 @@ class Window(Batch):
     def raws(self) -> Sequence[Any]:
         """Return the bytes of each failed record at its index, else None."""
         raws: list[Raw | None] = [None] * self._taken
-        for index, report in self._failed.items():
+        for index, report in self._report_at.items():
             raws[index] = _raw_of(report)
         return raws
 
     def refusals(self, known: ClientFacts) -> list[Refusal]:
         """Return why each failed record has failed."""
-        self._failed = dict(self._placed())
+        self._report_at = dict(self._placed())
         return [
             _refusal(self.first_token + index, index, report, known)
-            for index, report in self._failed.items()
+            for index, report in self._report_at.items()
         ]
 
     def unreported(self) -> list[Refusal]:
@@ -350,16 +350,16 @@ class Window(Batch):
         places = [
             index
             for index in range(self._taken)
-            if index not in self._voids and index not in self._failed
+            if index not in self._voids and index not in self._report_at
         ]
         return [
             Refusal(self.first_token + index, index, error, "client", "maybe")
             for index in places[len(places) - missing :]
         ]
 
-    def failed_report(self, token: Any) -> FailedReport:
+    def report_of(self, token: Any) -> FailedReport:
         """Return the report of a failed record."""
-        return self._failed[token - self.first_token]
+        return self._report_at[token - self.first_token]
 
     def _placed(self) -> Iterator[tuple[int, FailedReport]]:
         """Find the index of each failed record.
@@ -409,7 +409,7 @@ class Ticket:
         """Record the client's report."""
         window = self.window
         if error is not None:
-            window.fail(error, message, self.call, self)
+            window.add_failed_report(error, message, self.call, self)
             return
         self.arrived(message)
         window.tick()
@@ -421,7 +421,7 @@ class Ticket:
             listener.callbacks.call(self.call, None, message)
 
 
-class SecondTicket(Ticket):
+class AgainTicket(Ticket):
     """The delivery callback of a record that is sent again, or of a dead letter."""
 
     __slots__ = ()

@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkaguard._consuming import commands as c
-from kafkaguard._consuming.machine import Refusal
+from kafkaguard._consuming.machine import ReadRefusal
 from kafkaguard._retries.events import emit
 from kafkaguard.errors import ClientStateError, KafkaGuardError
 from kafkaguard_adapters.consuming import questions
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     #: Gives an answer and the time to the machine; returns its commands.
     Turn = Callable[[Any, float], list[Command]]
 
+_NEVER = float("inf")
 _log = logging.getLogger("kafkaguard.consumer")
 
 
@@ -66,7 +67,7 @@ class Driver:
         view: The cluster view.
         launch: Starts a request without blocking the client.
         hook: The hook for events, or None.
-        start: Where the consumer begins without a position; only for a client that
+        origin: Where the consumer begins without a position; only for a client that
             does not show the answers to its reads.
         clock: Returns monotonic seconds.
     """
@@ -78,7 +79,7 @@ class Driver:
         view: ClusterView,
         launch: Launch,
         hook: Callable[[Event], object] | None = None,
-        start: questions.Start | None = None,
+        origin: questions.Origin | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.machine = machine
@@ -86,7 +87,7 @@ class Driver:
         self._view = view
         self._launch = launch
         self._hooks = () if hook is None else (hook,)
-        self._start = start or questions.Start()
+        self._origin = origin or questions.Origin()
         self._clock = clock
         self._answers: deque[tuple[Turn, Any]] = deque()
         self._events: deque[Event] = deque()
@@ -96,7 +97,7 @@ class Driver:
 
     # --- facts from the shell ---------------------------------------------------------
 
-    def refused(self, place: TopicPartition, refusal: Refusal) -> None:
+    def refused(self, place: TopicPartition, refusal: ReadRefusal) -> None:
         """Report that a read was refused."""
         self._do(self.machine.refused(place, refusal, self._clock()))
 
@@ -104,9 +105,11 @@ class Driver:
         """Report that a read of a partition that waits has succeeded."""
         self._do(self.machine.answered(place, position, self._clock()))
 
-    def handed_over(self, place: TopicPartition | None, error: KafkaGuardError) -> None:
+    def error_returned(
+        self, place: TopicPartition | None, error: KafkaGuardError
+    ) -> None:
         """Report that the client returned an error instead of a record."""
-        self._do(self.machine.handed_over(place, error))
+        self._do(self.machine.error_returned(place, error))
 
     def startless(self, error: KafkaGuardError) -> None:
         """Report that the client could not look up committed offsets, and gave up."""
@@ -195,7 +198,7 @@ class Driver:
                 asking = questions.range_of(view, place)
                 turn = partial(_range_turn, machine, place)
             case c.Probe(place, position):
-                asking = questions.probe_of(view, place, position, self._start)
+                asking = questions.probe_of(view, place, position, self._origin)
                 turn = partial(self._probe_turn, place)
         running = self._launch(asking)
         self._running.add(running)
@@ -229,7 +232,7 @@ class Driver:
                 "detect those that cannot be read: %s",
                 answer,
             )
-        return self.machine.probed(place, Refusal(None), now)
+        return self.machine.probed(place, ReadRefusal(None), now)
 
     def later(self, turn: Turn) -> None:
         """Queue a fact from a thread of the client for the user's thread."""
@@ -252,9 +255,6 @@ class Driver:
         for each in list(self._running):
             each.cancel()
         self.tell()
-
-
-_NEVER = float("inf")
 
 
 def _facts_turn(

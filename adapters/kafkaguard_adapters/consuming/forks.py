@@ -7,13 +7,12 @@ next use builds a client for the child. Otherwise it raises an error.
 
 from __future__ import annotations
 
-import os
-import weakref
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from kafkaguard.errors import ClientStateError
 from kafkaguard_adapters.building import build
 from kafkaguard_adapters.client_errors import OF_PARENT
+from kafkaguard_adapters.forks import at_fork
 from kafkaguard_adapters.stand_in import StandIn
 
 if TYPE_CHECKING:
@@ -27,10 +26,6 @@ _FORKED: Final = (
     "connections are the parent's. Build it after the fork, or use "
     "guard(factory=..., config={...})"
 )
-
-_LIVE: weakref.WeakSet[ForkSafe] = weakref.WeakSet()
-#: Attributes from the parent process, kept so that garbage collection closes nothing.
-_PARENTS: list[dict[str, Any]] = []
 
 
 class _Forked(NamedTuple):
@@ -55,20 +50,22 @@ class ForkSafe(StandIn):
                 one.
         """
         self._at_fork = make, begin
-        _LIVE.add(self)
+        at_fork(self)
 
     @property
     def is_forked(self) -> bool:
         """Whether this process is a child that has no client of its own yet."""
         return self._forked is not None
 
-    def in_child(self) -> None:
-        """Forget all attributes that belong to the parent."""
-        if self._forked is None:
-            forked = _Forked(type(self.client), *self._at_fork)
-            _PARENTS.append(vars(self).copy())
-            vars(self).clear()
-            self._forked = forked
+    def after_fork(self) -> Any:
+        """In the child: forget and return all attributes that belong to the parent."""
+        if self._forked is not None:
+            return None
+        forked = _Forked(type(self.client), *self._at_fork)
+        parents = vars(self).copy()
+        vars(self).clear()
+        self._forked = forked
+        return parents
 
     @property  # type: ignore[misc]  # object's has a setter
     def __class__(self) -> type:
@@ -102,11 +99,3 @@ def again(begin: Callable[[Any], None], wish: Wish) -> Callable[[], None] | None
     if factory is None:
         return None
     return lambda: begin(build(factory, wish.config or {}))
-
-
-def _mark_forked() -> None:
-    for each in list(_LIVE):
-        each.in_child()
-
-
-os.register_at_fork(after_in_child=_mark_forked)

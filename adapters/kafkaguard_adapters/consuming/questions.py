@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from kafkaguard._cluster.offsets import EARLIEST, LATEST
-from kafkaguard._consuming.machine import FETCH, LIST_OFFSETS, Refusal
+from kafkaguard._consuming.machine import FETCH, LIST_OFFSETS, ReadRefusal
 from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.asking.cluster_calls import AsyncReportCalls
 from kafkaguard_adapters.asking.fetch_probe import probe
@@ -50,7 +50,7 @@ async def range_of(view: ClusterView, place: TopicPartition) -> tuple[int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class Origin:
     """Where a consumer without a position begins.
 
     Attributes:
@@ -76,8 +76,8 @@ async def _committed(
 
 
 async def probe_of(
-    view: ClusterView, place: TopicPartition, position: int | None, start: Start
-) -> Refusal | None:
+    view: ClusterView, place: TopicPartition, position: int | None, origin: Origin
+) -> ReadRefusal | None:
     """Read at a position, or where the consumer begins if it has no position yet.
 
     Returns:
@@ -88,11 +88,11 @@ async def probe_of(
     if isinstance(leader, KafkaGuardError):
         return _refusal(leader, position)
     if position is None:
-        position = await _committed(view, place, start.group)
+        position = await _committed(view, place, origin.group)
     if position is None:
         lister = OffsetLister(cluster, view.facts, deadline)
         first = (await lister.list({place: EARLIEST}))[place]
-        if first.error is not None or first.offset is None or not start.is_earliest:
+        if first.error is not None or first.offset is None or not origin.is_earliest:
             return _refusal(first.error, None, LIST_OFFSETS)
         position = first.offset
     error = await probe(cluster, leader, place, position, deadline=deadline, facts=None)
@@ -101,5 +101,5 @@ async def probe_of(
 
 def _refusal(
     error: KafkaGuardError | None, position: int | None, api: str = FETCH
-) -> Refusal | None:
-    return None if error is None else Refusal(error.code, api, position, error)
+) -> ReadRefusal | None:
+    return None if error is None else ReadRefusal(error.code, api, position, error)

@@ -239,7 +239,9 @@ class GuardedConsumer(PublicConsumer):
         )
         self._committing = Committing(consumer, self._note_commit)
         shell = Fetching(consumer)
-        self._driver = shell.driver = Driver(machine, shell, view, start, on_event)
+        self._driver = shell.driver = Driver(
+            machine, shell, view, launch=start, hook=on_event
+        )
 
     def commit(self, offsets: Any = None, timeout_ms: float | None = None) -> None:
         """Commit, as ``KafkaConsumer.commit`` does.

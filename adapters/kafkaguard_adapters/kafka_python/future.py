@@ -186,9 +186,8 @@ class GuardedFuture:
                 self._driver.when_settled(record, settled)
 
         if record_of(self._inner) is None:
-            self._inner.add_both(
-                run_or_wait
-            )  # the client reports the batch's failure first
+            # The client reports the batch's failure first.
+            self._inner.add_both(run_or_wait)
         else:
             run_or_wait(None)
         return self

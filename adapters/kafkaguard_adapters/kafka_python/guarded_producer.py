@@ -21,7 +21,8 @@ from kafkaguard_adapters.kafka_python.settings import settings_of
 from kafkaguard_adapters.kafka_python.shell import KafkaPythonShell
 from kafkaguard_adapters.kafka_python.transactions import Transactions
 from kafkaguard_adapters.kafka_python.view import view_of
-from kafkaguard_adapters.producing import told
+from kafkaguard_adapters.producing import send_errors
+from kafkaguard_adapters.producing.barrier import SendBarrier
 from kafkaguard_adapters.producing.driver import ThreadDriver
 from kafkaguard_adapters.producing.forks import ForkGuard
 from kafkaguard_adapters.producing.null_keys import NullKeyCheck
@@ -74,7 +75,7 @@ class GuardedProducer(ClusterCalls, GuardedClient):
 
     def __init__(self, producer: Any, wish: Wish) -> None:
         if reading.is_told(producer):
-            raise told.guarded_already(producer)
+            raise send_errors.guarded_already(producer)
         if producer.config["transactional_id"]:
             check_transactional(wish.policy, errors)
         self._builder = Builder(wish, producer, settings_of(producer), errors.make)
@@ -92,7 +93,8 @@ class GuardedProducer(ClusterCalls, GuardedClient):
         self._shell = shell = KafkaPythonShell(
             producer, self._builder, view.size_limit, self._sending
         )
-        self._driver = ThreadDriver(shell, self._wish, view)
+        barrier = SendBarrier()
+        self._driver = ThreadDriver(shell, self._wish, barrier, view)
         self._transactions = Transactions(shell, self._driver)
         null_keys = NullKeyCheck(
             TopicFactsLookup(view.topic_facts, self._wish.cache),
@@ -100,7 +102,9 @@ class GuardedProducer(ClusterCalls, GuardedClient):
             self._wish.policy,
             transactional=shell.is_transactional,
         )
-        self._sending.use(shell, self._driver, self._transactions, null_keys)
+        self._sending.use(
+            shell, self._driver, self._transactions, null_keys, barrier.under_way
+        )
 
     # --- forks ------------------------------------------------------------------------
 
@@ -142,10 +146,10 @@ class GuardedProducer(ClusterCalls, GuardedClient):
             TypeError: ``timeout`` is not a number.
             ValueError: ``timeout`` is negative.
         """
-        told.check_timeout("flush", timeout)
+        send_errors.check_timeout("flush", timeout)
         self._forks.pass_by()
         if reading.is_sender_thread(self._shell.producer):
-            raise told.waits_for_itself(errors, "flush")
+            raise send_errors.waits_for_itself(errors, "flush")
         if timeout is None:
             timeout = self._driver.machine.seconds + FLUSH_MARGIN_S
         return self._report(self._driver.wait(time.monotonic() + timeout))
@@ -174,11 +178,11 @@ class GuardedProducer(ClusterCalls, GuardedClient):
             TypeError: ``timeout`` is not a number.
             ValueError: ``timeout`` is negative.
         """
-        told.check_timeout("close", timeout)
+        send_errors.check_timeout("close", timeout)
         if self._forks.is_forked:
             return DeliveryReport()
         if reading.is_sender_thread(self._shell.producer):
-            raise told.waits_for_itself(errors, "close")
+            raise send_errors.waits_for_itself(errors, "close")
         limit = CLOSE_S if timeout is None else timeout
         deadline = time.monotonic() + limit
         self._driver.wait(deadline)
@@ -190,7 +194,7 @@ class GuardedProducer(ClusterCalls, GuardedClient):
         left = max(STOP_S, deadline - time.monotonic())
         self._close_client(left, null_logger)
         if given_up is not None:
-            raise told.transaction_given_up(errors, self.report(), given_up.why)
+            raise send_errors.transaction_given_up(errors, self.report(), given_up.why)
         return self._report(self._driver.pending())
 
     def report(self) -> DeliveryReport:
@@ -217,10 +221,10 @@ class GuardedProducer(ClusterCalls, GuardedClient):
     def _report(self, pending: int) -> DeliveryReport:
         report = self._driver.report(pending)
         if report.errors or report.pending:
-            raise told.delivery_failed(errors, report)
+            raise send_errors.delivery_failed(errors, report)
         raised = self._driver.take_callback_error()
         if raised is not None:
-            raise told.callback_failed(errors, raised, report) from raised
+            raise send_errors.callback_failed(errors, raised, report) from raised
         return report
 
     # --- the client in use ------------------------------------------------------------

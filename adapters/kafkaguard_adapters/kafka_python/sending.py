@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 from kafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 
 from kafkaguard._delivery.facts import Place
-from kafkaguard._delivery.judging import add_words
 from kafkaguard._verdicts.classification import classify
 from kafkaguard.errors import PartitionNotThereError
 from kafkaguard_adapters.kafka_python import transaction_errors
@@ -22,8 +21,8 @@ from kafkaguard_adapters.kafka_python._private import moving, reading
 from kafkaguard_adapters.kafka_python._private.reading import SendArguments
 from kafkaguard_adapters.kafka_python.errors import errors
 from kafkaguard_adapters.kafka_python.future import GuardedFuture
-from kafkaguard_adapters.producing import told
-from kafkaguard_adapters.producing.barrier import TimeLimit
+from kafkaguard_adapters.producing import send_errors
+from kafkaguard_adapters.producing.time_limit import TimeLimit
 from kafkaguard_adapters.producing.transaction_words import SEND
 
 if TYPE_CHECKING:
@@ -82,12 +81,21 @@ class Sending:
         driver: ThreadDriver,
         transactions: Transactions,
         null_keys: NullKeyCheck,
+        under_way: dict[int, str | None],
     ) -> None:
-        """Send with this shell and this driver from now on."""
+        """Send with this shell and this driver from now on.
+
+        Args:
+            shell: The shell.
+            driver: The driver.
+            transactions: The producer's transactions.
+            null_keys: Refuses records without a key.
+            under_way: ``SendBarrier.under_way``, to show the driver each running send.
+        """
         self.shell, self.driver, self.transactions = shell, driver, transactions
         self.null_keys = null_keys
         self.serializes = shell.producer.config["key_serializer"] is not None
-        self.under_way = driver.barrier.under_way
+        self.under_way = under_way
         self.machine, self.wait = driver.machine, driver.wait_for
 
     def send(
@@ -219,7 +227,7 @@ class Sending:
         Raises:
             KafkaGuardError: The timeout has passed.
         """
-        told.check_timeout("send", timeout)
+        send_errors.check_timeout("send", timeout)
         end = time.monotonic() + timeout
         if self._is_held(topic):
             self.wait(topic, self._time_limit(timeout))
@@ -266,12 +274,7 @@ class Sending:
         try:
             return reading.serialized(self.shell.producer, record)
         except Exception as failure:  # noqa: BLE001 - it becomes the record's outcome
-            # Not the text of the exception, which may contain the record.
-            add_words(
-                error,
-                "no dead letter was sent: the record's bytes could not be read "
-                f"({type(failure).__name__})",
-            )
+            send_errors.add_unreadable(error, failure)
             return None
 
     def _not_accepted(
@@ -302,7 +305,9 @@ class Sending:
                 return self.send(*record, timeout=timeout)
             self.transactions.refused_at_once(missing)
             return self._refused(missing, record)
-        self.transactions.refused_at_once(told.not_taken(errors, error, record.topic))
+        self.transactions.refused_at_once(
+            send_errors.raised(errors, error, record.topic)
+        )
         raise error
 
     def _lacks(self, error: ValueError, producer: Any, record: SendArguments) -> bool:
@@ -330,7 +335,7 @@ class Sending:
         known = moving.fresh_partitions(producer, record.topic, within)
         if known is not None and partition in known:
             return None
-        return told.not_there(
+        return send_errors.not_there(
             errors,
             record.topic,
             partition,
@@ -356,22 +361,17 @@ class Sending:
 
     # --- what an error means ------------------------------------------------------
 
-    def check(self, topic: str, key: Any) -> None:
-        """Check a dead letter for a null key.
+    def check_letter(self, topic: str, key: bytes | None) -> None:
+        """Refuse a dead letter without a key for a compacted topic.
 
         Raises:
-            InvalidRecordKeyError: The dead letter has no key and its topic is
-                compacted.
+            InvalidRecordKeyError: The topic is compacted and the key is missing.
         """
         self.null_keys.check(topic, key, None, None)
 
     def not_sent(self, error: Exception, topic: str) -> Exception:
         """Make the error for a dead letter that the client did not take."""
-        if isinstance(error, PartitionNotThereError):
-            return error
-        if isinstance(error, KafkaError):
-            return self.error_of(error, topic)
-        return told.not_taken(errors, error, topic)
+        return send_errors.letter_error(errors, error, topic, KafkaError, self.error_of)
 
     def error_of(
         self,
@@ -387,7 +387,7 @@ class Sending:
         is_transactional = self.shell.is_transactional
         if isinstance(error, IllegalStateError):
             if reading.is_closed(producer):
-                return told.closed(errors, topic)
+                return send_errors.closed(errors, topic)
             if is_transactional and self.transactions.is_not_begun():
                 state = reading.transaction_state(producer)
                 return transaction_errors.not_begun(error, topic, state)

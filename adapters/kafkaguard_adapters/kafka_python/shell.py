@@ -22,8 +22,9 @@ from kafkaguard_adapters.kafka_python._private import moving, reading
 from kafkaguard_adapters.kafka_python.batches import LoneRecord, SourceBatch
 from kafkaguard_adapters.kafka_python.errors import errors
 from kafkaguard_adapters.kafka_python.future import record_of
-from kafkaguard_adapters.producing import told
-from kafkaguard_adapters.producing.listening import Heard
+from kafkaguard_adapters.producing import send_errors
+from kafkaguard_adapters.producing.null_keys import LetterCheck
+from kafkaguard_adapters.producing.reporting import ReportingShell
 from kafkaguard_adapters.wire.io_thread import run
 
 if TYPE_CHECKING:
@@ -49,15 +50,8 @@ _POLL_S = 0.01
 _ESTIMATE_BYTES = 21
 
 
-class LetterRules(Protocol):
+class LetterRules(LetterCheck, Protocol):
     """The checks and errors of ``send``, for dead letters."""
-
-    def check(self, topic: str, key: Any) -> None:
-        """Check a dead letter for a null key, which would fail its whole batch.
-
-        Raises:
-            InvalidRecordKeyError: The key is missing and the topic is compacted.
-        """
 
     def follow(self, producer: Any) -> None:
         """Check the records of a client that is put in use."""
@@ -83,7 +77,7 @@ class Dying:
         moving.report_late_refusals(producer, self.refusals.__setitem__)
 
 
-class KafkaPythonShell(Heard):
+class KafkaPythonShell(ReportingShell):
     """The shell of a ``KafkaProducer``.
 
     Args:
@@ -116,6 +110,8 @@ class KafkaPythonShell(Heard):
         self._ends: dict[Place, tuple[Any, int]] = {}
         self._generation = -1
         self._numbers = itertools.count()
+        #: Guards ``_dying``, ``_is_closed`` and which producer is in use. It is
+        #: entered again if a batch of the new producer has failed already.
         self._lock = threading.RLock()
         self._dying: Dying | None = None
         self._retired: list[Any] = []
@@ -140,7 +136,7 @@ class KafkaPythonShell(Heard):
         begin = self._weakly(producer, self._generation)
         moving.report_batches(producer, begin)
         self._letters.follow(producer)
-        moving.check_partitioner(producer, partial(told.not_there, errors))
+        moving.check_partitioner(producer, partial(send_errors.not_there, errors))
         for source in reading.unfinished(producer):
             if source.produce_future not in self._open:
                 begin(source, before=len(reading.records_in(source)))
@@ -180,7 +176,7 @@ class KafkaPythonShell(Heard):
             parent.in_parts += len(batch.inners)
             if parent.in_parts >= len(parent.inners):
                 self._open.pop(parent.result, None)
-        self._began(batch)
+        self._report_began(batch)
         # The future of a batch never fails: its value has the outcome of each record.
         batch.result.add_callback(partial(self._done, batch))
 
@@ -209,12 +205,12 @@ class KafkaPythonShell(Heard):
             if follower is not None:
                 self._ends[batch.place] = follower, base_offset + size - 1
             batch.base_offset = base_offset + batch.before
-            self._accepted(batch)
+            self._report_accepted(batch)
             return
         refusals = batch.refusals()
         if not self.is_transactional:
-            self._report_death(batch, refusals[0].cause if refusals else None)
-        self._failed(batch, refusals)
+            self._check_death(batch, refusals[0].cause if refusals else None)
+        self._report_failed(batch, refusals)
 
     def report_early(self, inner: Any, raw: Raw | None = None) -> None:
         """Report the outcome of a failed record's batch, before the client's callback.
@@ -231,8 +227,8 @@ class KafkaPythonShell(Heard):
         with self._lock:
             if record_of(inner) is None and inner.failed():
                 lone = LoneRecord(inner, raw)
-                self._began(lone)
-                self._failed(lone, lone.refusals())
+                self._report_began(lone)
+                self._report_failed(lone, lone.refusals())
 
     def report_ended(self) -> None:
         """Report all batches with an outcome, without waiting for client callbacks."""
@@ -242,7 +238,7 @@ class KafkaPythonShell(Heard):
 
     # --- the death of a producer --------------------------------------------------
 
-    def _report_death(self, batch: SourceBatch, cause: BaseException | None) -> None:
+    def _check_death(self, batch: SourceBatch, cause: BaseException | None) -> None:
         """Report the death of a producer, if it has died by a failed batch or before.
 
         If the failed batch leaves a gap in the sequence numbers, the producer is
@@ -270,7 +266,7 @@ class KafkaPythonShell(Heard):
                 return
             if self._dying is None:
                 self._dying = Dying(producer)
-        self._died(cause, where)
+        self._report_died(cause, where)
 
     def is_dead(self, producer: Any) -> bool:
         """Return whether a producer can deliver nothing any more; report it if so."""
@@ -315,7 +311,8 @@ class KafkaPythonShell(Heard):
             moving.let_go(dead)
         for batch in self._open_of(dead):
             if not batch.result.is_done:
-                moving.give_up(dead, batch.source, error)
+                with self._giving_up:
+                    moving.give_up(dead, batch.source, error)
             self._done(batch)
 
     def answers(self, batches: Sequence[Batch]) -> Mapping[Batch, Answer]:
@@ -358,7 +355,7 @@ class KafkaPythonShell(Heard):
             return None
         return self._dying.acked.get(batch.source.topic_partition, -1)
 
-    def succeed(self, locking_out: Batch | None) -> None:
+    def put_successor_in_use(self, locking_out: Batch | None) -> None:
         """Build a successor and put it in use.
 
         Args:
@@ -401,6 +398,8 @@ class KafkaPythonShell(Heard):
         except BaseException:
             _close(successor)
             raise
+        # Without the lock: nothing else replaces a transactional producer. Also while
+        # it is closed, because ``close`` may have to end a transaction in this way.
         self.put_in_use(successor)
         self._retired.append(old)
 
@@ -431,7 +430,7 @@ class KafkaPythonShell(Heard):
         topic, raw = record.place.topic, record.raw
         assert raw is not None
         if record.is_letter:
-            self._letters.check(topic, raw.key)
+            self._letters.check_letter(topic, raw.key)
         while True:
             producer = self.producer
             try:

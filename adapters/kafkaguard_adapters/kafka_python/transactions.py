@@ -30,8 +30,8 @@ from kafkaguard_adapters.kafka_python._private import (
 )
 from kafkaguard_adapters.kafka_python.errors import errors
 from kafkaguard_adapters.kafka_python.transaction_errors import BEGIN, INIT, words
-from kafkaguard_adapters.producing import told
-from kafkaguard_adapters.producing.barrier import TimeLimit
+from kafkaguard_adapters.producing import send_errors
+from kafkaguard_adapters.producing.time_limit import TimeLimit
 from kafkaguard_adapters.producing.transaction_block import GivenUp
 from kafkaguard_adapters.producing.transaction_words import (
     ABORT,
@@ -366,7 +366,7 @@ class Transactions:
         if not self._shell.is_transactional:
             raise words.not_transactional(call)
         if reading.is_sender_thread(producer):
-            raise told.waits_for_itself(errors, call.method)
+            raise send_errors.waits_for_itself(errors, call.method)
         is_settled = self._lost_commit is None and self._open_end is None
         if is_settled and reading.is_closed(producer):
             raise transaction_errors.closed(call)

@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
+#: Seconds from one check to the next. A send that notified the waiting thread would pay
+#: for it each time; so it writes to a dict only.
 _POLL_S = 0.001
-
-
-class TimeLimit(NamedTuple):
-    """The longest wait of a send, in seconds, and the setting that determines it."""
-
-    seconds: float
-    name: str
-
-    def __str__(self) -> str:
-        """Show seconds and setting."""
-        return f"{self.seconds:g} s ({self.name})"
 
 
 class Barrier(Protocol):
     """Waits until every running send has seen a hold."""
 
-    def clear(self, topic: str | None, deadline: float) -> bool:
-        """Wait for running sends of a topic (None: all), until monotonic seconds."""
+    def wait_for_sends(self, topic: str | None, deadline: float) -> bool:
+        """Wait for running sends of a topic (None: all), until monotonic seconds.
+
+        Returns:
+            Whether none is running.
+        """
 
 
 class SendBarrier:
@@ -41,8 +36,10 @@ class SendBarrier:
     def __init__(self) -> None:
         self.under_way: dict[int, str | None] = {}
 
-    def clear(self, topic: str | None, deadline: float) -> bool:
+    def wait_for_sends(self, topic: str | None, deadline: float) -> bool:
         """Wait until no send of a topic is running, except the caller's own.
+
+        The caller's own send would never end: a callback may run within it.
 
         Args:
             topic: The topic, which is already held; None: all topics.
@@ -54,7 +51,7 @@ class SendBarrier:
         me = threading.get_ident()
         while any(
             topic in (None, to)
-            for ident, to in self.under_way.copy().items()
+            for ident, to in self.under_way.copy().items()  # sends add keys meanwhile
             if ident != me and to is not None
         ):
             if time.monotonic() >= deadline:

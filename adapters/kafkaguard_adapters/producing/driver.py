@@ -16,7 +16,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard._delivery import commands as c
-from kafkaguard_adapters.producing.barrier import SendBarrier
 from kafkaguard_adapters.producing.driver_base import DriverBase
 from kafkaguard_adapters.producing.executions import HandedOver, execution_of
 from kafkaguard_adapters.producing.lanes import Lane
@@ -33,8 +32,9 @@ if TYPE_CHECKING:
     from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.asking.cluster_view import ClusterView
     from kafkaguard_adapters.building import Wish
-    from kafkaguard_adapters.producing.barrier import Barrier, TimeLimit
+    from kafkaguard_adapters.producing.barrier import Barrier
     from kafkaguard_adapters.producing.executions import Execution
+    from kafkaguard_adapters.producing.time_limit import TimeLimit
 
 #: Seconds to wait for running sends, before records of their topic are sent again.
 HOLD_S = 5.0
@@ -49,30 +49,29 @@ class ThreadDriver(DriverBase):
     Args:
         shell: The client.
         wish: What ``guard()`` was told.
+        barrier: Waits for running sends.
         view: The cluster view for the guard's own requests.
-        barrier: Waits for running sends. Default: the attribute ``barrier``.
 
     Attributes:
         machine: The state machine. Its methods are called under the lock; ``holds`` is
             read without it.
         outside: Calls the application's code.
-        barrier: Tracks the running sends.
     """
 
     def __init__(
         self,
         shell: ProducerShell,
         wish: Wish,
+        barrier: Barrier,
         view: ClusterView | None = None,
-        barrier: Barrier | None = None,
     ) -> None:
         super().__init__(shell, wish, view)
         self._shell: ProducerShell = shell
         self.outside = Outside(wish.on_event)
-        self.barrier = SendBarrier()
-        self._barrier: Barrier = barrier or self.barrier
+        self._barrier = barrier
         #: The lock around the machine; notified when the machine has changed.
         self._changed = threading.Condition()
+        #: Added under the lock, and copied without it (``is_own_thread``).
         self._lanes: dict[str | None, Lane] = {}
         self._quick = Lane("quick", self._lane_failed)
         self._retiring = Lane("retire", self._lane_failed)
@@ -218,8 +217,12 @@ class ThreadDriver(DriverBase):
     # --- steps of commands: implements Hands --------------------------------------
 
     def hold(self, topic: str) -> None:
-        """Wait until no send of a topic is running."""
-        self._barrier.clear(topic, _now() + HOLD_S)
+        """Wait until no send of a topic is running, at most ``HOLD_S``.
+
+        A send that hangs in a serialiser must not stop the rescue. Its record may then
+        reach the client before older ones of its key.
+        """
+        self._barrier.wait_for_sends(topic, _now() + HOLD_S)
 
     def hand_over(
         self, records: Sequence[Record]
@@ -227,12 +230,12 @@ class ThreadDriver(DriverBase):
         """Give records to the client, one after the other; return tokens or errors."""
         over = HandedOver()
         for record in records:
-            if over.is_late(record):
+            if over.skip_letter(record):
                 continue
             try:
                 token = self._shell.hand_over(record, record.due)
             except BaseException as error:  # noqa: BLE001 - the machine decides about it
-                over.failed(error)
+                over.not_taken(error)
             else:
                 over.handed.append(token)
         return over.handed
@@ -244,12 +247,12 @@ class ThreadDriver(DriverBase):
         successor before the records that are sent again.
         """
         self._shell.stop()
-        self._barrier.clear(None, _now() + HOLD_S)
+        self._barrier.wait_for_sends(None, _now() + HOLD_S)
 
     def replace(self, locking_out: Batch | None) -> None:
         """Build a successor, and report success or failure to the machine."""
         try:
-            self._shell.succeed(locking_out)
+            self._shell.put_successor_in_use(locking_out)
         except BaseException as error:  # noqa: BLE001 - the machine decides about it
             self._report_fact(self._not_replaced, error)
         else:
@@ -292,11 +295,15 @@ class ThreadDriver(DriverBase):
             self._waiting_sends += 1
             try:
                 while self.is_held(topic):
-                    if self._is_lost(has_asked=has_asked):
+                    lost = self.machine.lost
+                    if lost is None:
+                        if not self._changed.wait(max(0.0, deadline - _now())):
+                            raise self._still_held(topic, limit)
+                    elif has_asked:
+                        raise self._without_successor(lost)
+                    else:
                         has_asked = True
                         self._queue(self.machine.wanted(_now()))
-                    elif not self._changed.wait(max(0.0, deadline - _now())):
-                        raise self._still_held(topic, limit)
             finally:
                 self._waiting_sends -= 1
         self.outside.start()

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from kafkaguard._delivery.machine import DeliveryMachine
-from kafkaguard_adapters.producing import told
+from kafkaguard_adapters.producing import send_errors
 from kafkaguard_adapters.producing.letter_topics import LetterTopics
 from kafkaguard_adapters.producing.policies import shared_by
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.asking.cluster_view import ClusterView
     from kafkaguard_adapters.building import Wish
-    from kafkaguard_adapters.producing.barrier import TimeLimit
+    from kafkaguard_adapters.producing.time_limit import TimeLimit
 
 
 class DriverBase:
@@ -61,20 +61,13 @@ class DriverBase:
         holds = self.machine.holds
         return None in holds or topic in holds
 
-    def _is_lost(self, *, has_asked: bool) -> bool:
-        """Return whether a send that waits must ask for a successor of the client.
-
-        Raises:
-            KafkaGuardError: It has asked, and no successor could be built.
-        """
-        lost = self.machine.lost
-        if lost is not None and has_asked:
-            raise told.without_successor(self._shell.errors, lost)
-        return lost is not None
+    def _without_successor(self, lost: BaseException) -> KafkaGuardError:
+        """Make the error of a send that has asked for a successor in vain."""
+        return send_errors.without_successor(self._shell.errors, lost)
 
     def _still_held(self, topic: str, limit: TimeLimit) -> KafkaGuardError:
         is_client_replaced = None in self.machine.holds
-        return told.still_held(
+        return send_errors.still_held(
             self._shell.errors,
             None if is_client_replaced else topic,
             limit,

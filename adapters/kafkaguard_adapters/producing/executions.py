@@ -107,14 +107,14 @@ class HandedOver:
         self.handed: list[Hashable | BaseException] = []
         self._late: BaseException | None = None
 
-    def is_late(self, record: Record) -> bool:
-        """Return whether to skip a dead letter after a timeout, and note the error."""
+    def skip_letter(self, record: Record) -> bool:
+        """Fail a dead letter after a timeout; return whether that was done."""
         if self._late is None or not record.is_letter:
             return False
         self.handed.append(self._late)
         return True
 
-    def failed(self, error: BaseException) -> None:
-        """Note the error of a record that the client did not take."""
+    def not_taken(self, error: BaseException) -> None:
+        """Keep the error of a record that the client did not take."""
         self.handed.append(error)
         self._late = error if isinstance(error, ClientTimeoutError) else None

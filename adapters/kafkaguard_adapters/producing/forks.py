@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from kafkaguard._delivery.report import ForkedProducerError
 from kafkaguard._verdicts.verdict import Action, RuleInfo, Verdict
 from kafkaguard_adapters.client_errors import OF_PARENT
+from kafkaguard_adapters.forks import at_fork
 
 if TYPE_CHECKING:
     from kafkaguard._delivery.shell import ClientErrors
@@ -59,7 +60,7 @@ class ForkGuard:
         self._errors = errors
         self._factory = factory
         self._lock = threading.Lock()
-        watch(self)
+        at_fork(self)
 
     def pass_by(self) -> None:
         """In a child, build its client first. Call this before each use."""
@@ -71,6 +72,8 @@ class ForkGuard:
         guarded = self._guarded()
         if guarded is None:
             return None
+        # Another thread of the parent may have held the lock at the fork, and would
+        # never release it here.
         self._lock = threading.Lock()
         self.is_forked = True
         return guarded.leave_to_parent()
@@ -96,27 +99,3 @@ class ForkGuard:
             if self.is_forked:
                 guarded.begin_again()
                 self.is_forked = False
-
-
-class Watched(Protocol):
-    """An object that must be told about a fork."""
-
-    def after_fork(self) -> Any:
-        """In the child: stop using the parent's objects; return those to keep open."""
-
-
-_LIVE: weakref.WeakSet[Watched] = weakref.WeakSet()
-#: Clients of the parent process, kept so that none is closed by garbage collection.
-_PARENTS: list[Any] = []
-
-
-def watch(each: Watched) -> None:
-    """Call ``after_fork`` of an object in every child that is forked from now on."""
-    _LIVE.add(each)
-
-
-def _tell() -> None:
-    _PARENTS.extend(each.after_fork() for each in list(_LIVE))
-
-
-os.register_at_fork(after_in_child=_tell)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from kafkaguard._verdicts.classification import classify
 from kafkaguard._verdicts.topic_facts import AwaitedFactsLookup, TopicFactsLookup
@@ -20,6 +20,19 @@ _log = logging.getLogger("kafkaguard.producer")
 
 #: Texts that some serialisers make of None. All these records then share one "key".
 _DISGUISES = frozenset({b"null", b"None"})
+
+
+class LetterCheck(Protocol):
+    """The check that ``send`` makes, for dead letters, which are not sent by it."""
+
+    def check_letter(self, topic: str, key: bytes | None) -> Any:
+        """Refuse a missing key for a compacted topic: it would fail the whole batch.
+
+        The method of a client whose users await is a coroutine.
+
+        Raises:
+            InvalidRecordKeyError: The topic is compacted and the key is missing.
+        """
 
 
 def is_disguise(sent: Any) -> bool:

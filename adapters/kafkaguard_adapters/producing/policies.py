@@ -1,4 +1,4 @@
-"""Checks of a producer's policy."""
+"""What a policy means for a producer: shared limits, and checks of its settings."""
 
 from __future__ import annotations
 

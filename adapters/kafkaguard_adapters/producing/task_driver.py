@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.asking.cluster_view import ClusterView
     from kafkaguard_adapters.building import Wish
-    from kafkaguard_adapters.producing.barrier import TimeLimit
+    from kafkaguard_adapters.producing.time_limit import TimeLimit
 
 _log = logging.getLogger("kafkaguard.producer")
 #: Seconds that tasks have to end when the producer is closed.
@@ -196,12 +196,12 @@ class TaskDriver(DriverBase):
         """Give records to the client, one after the other; return tokens or errors."""
         over = HandedOver()
         for record in records:
-            if over.is_late(record):
+            if over.skip_letter(record):
                 continue
             try:
                 token = await self._shell.hand_over(record, record.due)
             except Exception as error:  # noqa: BLE001 - the machine decides about it
-                over.failed(error)
+                over.not_taken(error)
             else:
                 over.handed.append(token)
         return over.handed
@@ -213,7 +213,8 @@ class TaskDriver(DriverBase):
     async def replace(self, locking_out: Batch | None) -> None:
         """Build a successor, and report success or failure to the machine."""
         try:
-            await self._shell.succeed(locking_out)
+            await self._shell.put_successor_in_use(locking_out)
+        # A factory of the application may raise SystemExit, which would end the loop.
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the machine decides
             commands = self._not_replaced(error)
         else:
@@ -251,11 +252,15 @@ class TaskDriver(DriverBase):
         self._waiting_sends += 1
         try:
             while self.is_held(topic):
-                if self._is_lost(has_asked=has_asked):
+                lost = self.machine.lost
+                if lost is None:
+                    if not await self._changes(deadline):
+                        raise self._still_held(topic, limit)
+                elif has_asked:
+                    raise self._without_successor(lost)
+                else:
                     has_asked = True
                     self._execute_all(self.machine.wanted(_now()))
-                elif not await self._changes(deadline):
-                    raise self._still_held(topic, limit)
         finally:
             self._waiting_sends -= 1
         return max(0.0, deadline - _now())

@@ -19,7 +19,7 @@ from kafkaguard.errors import (
 if TYPE_CHECKING:
     from kafkaguard._delivery.shell import ClientErrors
     from kafkaguard._verdicts.verdict import Phase
-    from kafkaguard_adapters.producing.barrier import TimeLimit
+    from kafkaguard_adapters.producing.time_limit import TimeLimit
 
 
 class Call(NamedTuple):

@@ -1,24 +1,23 @@
 """All rules, in the order in which they are tried.
 
-What Kafka says about a code lives in the generated ``kafkaguard.errors._generated``;
-here stands what to do about it, and why. The rules stand by area in the modules of this
-room. :data:`ORDER` is the one order in which they are tried; the first that matches
-decides. The last ones are the families of Kafka's own table, so
-every combination ends somewhere:
+The generated ``kafkaguard.errors._generated`` has what Kafka says about a code. The
+rules say what to do about it, and why; each module of this package has the rules of one
+area. They are tried in the order of :data:`ORDER`, and the first one that matches
+decides. The last ones are the families of Kafka's own table, so every combination has a
+verdict:
 
 * authentication, authorization, configuration -> CONFIGURE
 * retriable with stale metadata -> REFRESH; retriable otherwise -> RETRY
-* a number that nobody knows -> IN_DOUBT where the request changes something or is not
-  known, else REJECT
+* an unknown code -> IN_DOUBT if the request changes something or is not known, else
+  REJECT
 * anything else -> REJECT
 
-Two principles decide where the facts are not known. A request that is not named is
-judged as the costlier one: it may have been a write. And a producer that is not known
-to be idempotent is judged as one that is not.
+If facts are not known, the more costly case is assumed: a request that is not named may
+have been a write, and a producer is not idempotent.
 
-A sequence number protects only the client's own repeat of a batch. So what an exception
-or a delivery report says is judged as of a producer without one: the client has given
-up, and whoever sends the record again sends a new record.
+A sequence number protects only the client's own repeat of a batch. An exception or a
+delivery report says that the client has given up, and whoever sends the record again
+sends a new record. So these are judged as if the producer were not idempotent.
 """
 
 from __future__ import annotations

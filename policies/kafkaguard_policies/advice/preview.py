@@ -105,8 +105,10 @@ def draw_preview(
     count = _count(ruling) if step.kind == "again" else 0
     schedules = _schedules(ruling, min(count, limit), seed=seed, runs=runs)
     rows = _rows(ruling, schedules)
-    if not rows and step.kind == "again":
-        step = Step("stop", reason=StopReason.DEADLINE)
+    ending = None
+    if not rows:
+        late = Step("stop", reason=StopReason.DEADLINE)
+        ending = words(ruling, late if step.kind == "again" else step)
     return Preview(
         policy.name,
         policy.policy_id,
@@ -116,7 +118,7 @@ def draw_preview(
         runs,
         rows,
         complete=len(rows) < limit or count <= limit,
-        ending=None if rows else words(ruling, step),
+        ending=ending,
     )
 
 

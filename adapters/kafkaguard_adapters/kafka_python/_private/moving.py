@@ -89,7 +89,7 @@ def check_partitioner(producer: Any, make_error: Callable[..., Exception]) -> No
 
     Args:
         producer: The client's producer. The client's own partitioners are not checked.
-        make_error: Makes the error, as ``told.not_there``.
+        make_error: Makes the error, as ``send_errors.not_there``.
     """
     if type(producer.config["partitioner"]).__module__.startswith("kafka."):
         return

@@ -209,7 +209,8 @@ class Brokers:
         return errors.make(
             e.ClientNotConnectedError,
             f"no broker at {self._servers} answered within {timeout:g} s: "
-            "check the address, and whether the listener requires TLS or a login",
+            "check the address, and whether security.protocol is that of the listener: "
+            "with TLS or without, with a login or without",
         )
 
 

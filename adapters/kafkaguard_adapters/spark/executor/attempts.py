@@ -36,8 +36,11 @@ _MATE = -138
 _OF_A_MATE = frozenset({_MATE, CorruptMessageError.code})
 
 
-class Attempts:
-    """The attempts at the records of one task.
+class WindowAttempts:
+    """The policy's attempts at the records of a task, one window after the other.
+
+    As ``_delivery.attempts.Attempts``, but for all failed records of a window together,
+    and before there is a machine.
 
     Args:
         settings: The settings of the write.

@@ -92,7 +92,7 @@ class Delivery:
         else:
             self._sender.produce(columns.records())
         if not refused:
-            self._driver.on_their_way(len(columns))
+            self._driver.assume_delivered(len(columns))
         self._open += len(columns)
         self._open_bytes += batch.nbytes
         full = self._open >= self._window or self._open_bytes >= WINDOW_BYTES
@@ -103,12 +103,12 @@ class Delivery:
         """Give refused rows to the driver, and count the rows between them as sent."""
         before = -1
         for row in sorted(refused):
-            self._driver.on_their_way(row - before - 1)
+            self._driver.assume_delivered(row - before - 1)
             before = row
             record, reason = columns.record(row), refused[row]
             error = self._error_of(record, reason)
             self._driver.refused_at_once(record, reason, error)
-        self._driver.on_their_way(len(columns) - before - 1)
+        self._driver.assume_delivered(len(columns) - before - 1)
 
     def _error_of(self, record: Record, reason: Reason) -> KafkaGuardError:
         said = None

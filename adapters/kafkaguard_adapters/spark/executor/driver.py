@@ -29,7 +29,7 @@ from kafkaguard_adapters.spark.executor.arrow import (
     UNWRITABLE_TIMES,
     Record,
 )
-from kafkaguard_adapters.spark.executor.attempts import Attempts
+from kafkaguard_adapters.spark.executor.attempts import WindowAttempts
 from kafkaguard_adapters.spark.executor.sent_records import (
     SentRecords,
     overtaken,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.commands import Command
     from kafkaguard._delivery.facts import Raw
     from kafkaguard._delivery.machine import DeliveryMachine
-    from kafkaguard._delivery.records import Record as Failed
+    from kafkaguard._delivery.records import Record as GuardedRecord
     from kafkaguard_adapters.spark.executor.arrow import Columns
     from kafkaguard_adapters.spark.executor.attempts import FailedRecord
     from kafkaguard_adapters.spark.executor.known_topics import KnownTopics
@@ -60,7 +60,7 @@ _OF_NULL_KEYS = frozenset({InvalidRecordError.code, CorruptMessageError.code})
 #: of the metadata, and a time limit that was over before either was noticed.
 _OF_NO_TOPIC = frozenset({UnknownTopicOrPartitionError.code, -188, -192})
 #: The machine's time, always 0: librdkafka keeps the time limits in a task.
-_NOW = 0.0
+_TIME = 0.0
 
 
 class WindowDriver:
@@ -88,7 +88,7 @@ class WindowDriver:
         self._known = known
         self._sender = sender
         self._config = config
-        self._attempts = Attempts(settings)
+        self._attempts = WindowAttempts(settings)
         self._letters = LetterCount()
         self._windows = 0
         self._commands: deque[Command] = deque()
@@ -124,8 +124,12 @@ class WindowDriver:
         letters = policy.dead_letter.model_copy(update={"limit": None})
         return policy.replace(dead_letter=letters)
 
-    def on_their_way(self, count: int) -> None:
-        """Count records that were given to the client."""
+    def assume_delivered(self, count: int) -> None:
+        """Count records that were given to the client as delivered.
+
+        Only failures are reported, and ``dead_letter.limit`` needs a total before the
+        flush. A record that gets a dead letter is taken back (``undo_delivered``).
+        """
         self._letters.delivered(count)
 
     def refused_at_once(
@@ -137,20 +141,23 @@ class WindowDriver:
             KafkaGuardError: The record fails the job.
         """
         if self._settings.on_reject(error) == "dead_letter":
-            self._check_letter(error, record.topic)
+            self._claim_letter(error, record.topic)
         else:
             self._letters.ended()
         place = Place(record.topic or "", _partition(record))
         _, out = self._machine.refused_at_once(
-            object(), place, raw_of(record), error, _NOW, reason=reason
+            object(), place, raw_of(record), error, _TIME, reason=reason
         )
         self._commands += out
         self._carry_out(but=commands.Send)
 
-    def _check_letter(
-        self, error: KafkaGuardError, topic: str | None, failed: Failed | None = None
+    def _claim_letter(
+        self,
+        error: KafkaGuardError,
+        topic: str | None,
+        failed: GuardedRecord | None = None,
     ) -> None:
-        """Check that a record may become a dead letter.
+        """Count a dead letter, unless a record may not become one.
 
         Args:
             error: Why it was refused.
@@ -162,7 +169,7 @@ class WindowDriver:
                 dead-letter topic needs the record's topic, and the record has none.
         """
         letters = self._settings.policy.dead_letter
-        why = self._letters.beyond(letters.limit, failed)
+        why = self._letters.count_letter(letters.limit, failed)
         if topic is None and "{topic}" in letters.topic:
             why = (
                 f"the name of the dead-letter topic ({letters.topic}) needs the "
@@ -269,7 +276,7 @@ class WindowDriver:
         refusals = tuple(window.refusals())
         if any(r.null_key and r.cause.code() in _OF_NULL_KEYS for r in refusals):
             self._known.look_again(window.place.topic)
-        return self._machine.failed(window, refusals, _NOW)
+        return self._machine.failed(window, refusals, _TIME)
 
     # --- commands ---------------------------------------------------------------------
 
@@ -288,11 +295,11 @@ class WindowDriver:
         """Execute a command; those about waiting sends or events need nothing here."""
         match command:
             case commands.HoldSends(topic=str(topic)):
-                return self._machine.held(topic, _NOW)
+                return self._machine.held(topic, _TIME)
             case commands.Send(topic, records):
                 return self._send(topic, records)
             case commands.AskSizeLimit(topic):
-                return self._machine.size_limit(topic, self._size_limit(topic), _NOW)
+                return self._machine.size_limit(topic, self._size_limit(topic), _TIME)
             case commands.ForgetFacts(topic):
                 self._known.look_again(topic)
             case commands.Settle(record):
@@ -301,21 +308,21 @@ class WindowDriver:
                 _warn_once(text)
         return ()
 
-    def _send(self, topic: str, records: Sequence[Failed]) -> Sequence[Command]:
+    def _send(self, topic: str, records: Sequence[GuardedRecord]) -> Sequence[Command]:
         """Send records again, or dead letters, and wait for their outcomes."""
         for record in records:
             refused = record.origin
             if refused is not None and refused.reason is None and not record.resent:
                 assert refused.error is not None
                 self._letters.undo_delivered()
-                self._check_letter(refused.error, refused.place.topic, refused)
+                self._claim_letter(refused.error, refused.place.topic, refused)
         again = [_again(record) for record in records]
         self._sender.produce(again)
         self._sender.flush()
         failed = self._tried_again(self._sender.take_failed(), again)
         tokens = [object() for _ in again]
         window = self._window(topic, again, failed, tokens)
-        out = self._machine.sent(topic, tokens, _NOW)
+        out = self._machine.sent(topic, tokens, _TIME)
         return [*out, *self._ended(window)]
 
     def _size_limit(self, topic: str) -> int | None:
@@ -323,7 +330,7 @@ class WindowDriver:
             self._known.look_again(topic)
         return self._known.max_message_bytes(topic)
 
-    def _settle(self, record: Failed) -> None:
+    def _settle(self, record: GuardedRecord) -> None:
         outcome = record.outcome
         assert outcome is not None
         self.counts.resent += record.token is not record.first_token
@@ -348,7 +355,7 @@ def _warn_once(text: str) -> None:
     _log.warning("%s", text)
 
 
-def _again(record: Failed) -> Record:
+def _again(record: GuardedRecord) -> Record:
     raw = record.raw
     assert raw is not None
     partition = record.place.partition
@@ -363,7 +370,7 @@ def _again(record: Failed) -> Record:
 
 
 def _of_letter(
-    letter_error: KafkaGuardError, record: Failed, error: KafkaGuardError
+    letter_error: KafkaGuardError, record: GuardedRecord, error: KafkaGuardError
 ) -> KafkaGuardError:
     """Return the error of a dead letter that was not delivered."""
     if letter_error.verdict is not NO_ROOM:  # NO_ROOM's text says it

@@ -95,6 +95,8 @@ def overtaken(
 ) -> tuple[list[tuple[Any, Record]], list[tuple[Any, Record]]]:
     """Separate the failures that a later record of the same key has overtaken.
 
+    As ``Rounds._superseded``, before there is a machine.
+
     Args:
         records: All records that were sent, in their order.
         failed: The records that failed, each with the client's error; the others were

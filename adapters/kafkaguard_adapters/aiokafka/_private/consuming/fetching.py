@@ -24,7 +24,7 @@ from kafkaguard._consuming.machine import (
     FETCH,
     LIST_OFFSETS,
     OUT_OF_RANGE,
-    Refusal,
+    ReadRefusal,
 )
 from kafkaguard._verdicts.verdict import Action
 from kafkaguard_adapters.aiokafka.errors import errors
@@ -160,7 +160,7 @@ class Fetching(AnswersShell):
             return False
         if code == OUT_OF_RANGE and self.lets_client_reset(place):
             return False
-        self._refused(place, Refusal(code, position=position))
+        self._refused(place, ReadRefusal(code, position=position))
         return True
 
     def _is_current(self, place: Any, position: int) -> bool:
@@ -169,7 +169,7 @@ class Fetching(AnswersShell):
         state = self._subscription.subscription.assignment.state_value(place)
         return bool(state.has_valid_position and state.position == position)
 
-    def _refused(self, place: TopicPartition, refusal: Refusal) -> None:
+    def _refused(self, place: TopicPartition, refusal: ReadRefusal) -> None:
         self.driver.refused(place, refusal)
         error = self.driver.machine.waiting().get(place)
         if error is not None and error.verdict.action is Action.REFRESH:
@@ -181,7 +181,7 @@ class Fetching(AnswersShell):
             for each in parts:
                 place = TopicPartition(topic, each[0])
                 if each[1] and place in self._subscription.assigned_partitions():
-                    self._refused(place, Refusal(each[1], LIST_OFFSETS))
+                    self._refused(place, ReadRefusal(each[1], LIST_OFFSETS))
 
     def broken(self, request: Any, error: KafkaError) -> None:
         """Record that a Fetch got no answer from a broker."""
@@ -190,7 +190,7 @@ class Fetching(AnswersShell):
                 known = errors.translate(
                     error, api=FETCH, topic=place.topic, partition=place.partition
                 )
-                self.driver.refused(place, Refusal(None, FETCH, position, known))
+                self.driver.refused(place, ReadRefusal(None, FETCH, position, known))
 
 
 def _offsets(request: Any) -> Iterator[tuple[TopicPartition, int]]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from kafka.errors import Cancelled, KafkaError
 
 from kafkaguard._cluster.reports import TopicPartition
-from kafkaguard._consuming.machine import LIST_OFFSETS, OUT_OF_RANGE, Refusal
+from kafkaguard._consuming.machine import LIST_OFFSETS, OUT_OF_RANGE, ReadRefusal
 from kafkaguard_adapters.consuming.answers_shell import AnswersShell
 from kafkaguard_adapters.kafka_python.errors import errors
 
@@ -120,7 +120,9 @@ class Fetching(AnswersShell):
         if self._is_clients(place, completed_fetch):
             return self._parse(completed_fetch)
         position = completed_fetch.fetched_offset
-        self.driver.refused(TopicPartition(*place), Refusal(code, position=position))
+        self.driver.refused(
+            TopicPartition(*place), ReadRefusal(code, position=position)
+        )
         if code == OUT_OF_RANGE:
             if completed_fetch.metric_aggregator:
                 completed_fetch.metric_aggregator.record(place, 0, 0)
@@ -158,11 +160,13 @@ class Fetching(AnswersShell):
             for each in topic.partitions:
                 if each.error_code:
                     place = TopicPartition(topic.name, each.partition_index)
-                    refusal = Refusal(each.error_code, LIST_OFFSETS)
+                    refusal = ReadRefusal(each.error_code, LIST_OFFSETS)
                     self.driver.later(partial(self._start_refused, place, refusal))
         return self._read_starts(response)
 
-    def _start_refused(self, place: TopicPartition, refusal: Refusal, *_: Any) -> Any:
+    def _start_refused(
+        self, place: TopicPartition, refusal: ReadRefusal, *_: Any
+    ) -> Any:
         """Report a partition without a start offset.
 
         The answer may also belong to a look-up by the user. So this checks that the
@@ -207,7 +211,7 @@ class Fetching(AnswersShell):
             )
             position = self._subscription.assignment[place].position
             at = None if position is None else position.offset
-            refusal = Refusal(None, position=at, error=error)
+            refusal = ReadRefusal(None, position=at, error=error)
             self.driver.refused(TopicPartition(*place), refusal)
         return []
 

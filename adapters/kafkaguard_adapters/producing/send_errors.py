@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kafkaguard._delivery.judging import ABORT, HELD
+from kafkaguard._delivery.judging import ABORT, HELD, add_words
 from kafkaguard._delivery.report import CallbackError, DeliveryFailed, worst
 from kafkaguard._verdicts.classification import classify
 from kafkaguard._verdicts.verdict import Action, RuleInfo, Verdict
@@ -17,12 +17,12 @@ from kafkaguard.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from kafkaguard._delivery.report import DeliveryReport
     from kafkaguard._delivery.shell import ClientErrors
     from kafkaguard.errors import KafkaGuardError
-    from kafkaguard_adapters.producing.barrier import TimeLimit
+    from kafkaguard_adapters.producing.time_limit import TimeLimit
 
 #: The verdict for a transaction that its closed producer could not abort.
 _LEFT_OPEN = Verdict(
@@ -151,7 +151,7 @@ def not_there(
     return errors.translate(theirs, message=text, verdict=verdict, **place)
 
 
-def not_taken(errors: ClientErrors, error: Exception, topic: Any) -> KafkaGuardError:
+def raised(errors: ClientErrors, error: Exception, topic: Any) -> KafkaGuardError:
     """Make the error for a record whose ``send`` raised an exception of another kind.
 
     The error does not contain the exception's text, which may quote the record.
@@ -161,6 +161,41 @@ def not_taken(errors: ClientErrors, error: Exception, topic: Any) -> KafkaGuardE
         message=f"send() raised {type(error).__name__}, and nothing was sent",
         api="Produce",
         topic=topic if isinstance(topic, str) else None,
+    )
+
+
+def letter_error(
+    errors: ClientErrors,
+    error: Exception,
+    topic: str,
+    theirs: type[Exception],
+    error_of: Callable[[Any, str], KafkaGuardError],
+) -> Exception:
+    """Make the error for a dead letter that the client did not take.
+
+    Args:
+        errors: Makes the client's errors.
+        error: Why it did not take it.
+        topic: The dead-letter topic.
+        theirs: The base class of the client's exceptions.
+        error_of: Makes the error of ``send`` from such an exception.
+    """
+    if isinstance(error, PartitionNotThereError):
+        return error
+    if isinstance(error, theirs):
+        return error_of(error, topic)
+    return raised(errors, error, topic)
+
+
+def add_unreadable(error: KafkaGuardError, failure: Exception) -> None:
+    """Add to an error that there is no dead letter, and which exception is why.
+
+    The text of the exception is left out, because it may contain the record.
+    """
+    add_words(
+        error,
+        "no dead letter was sent: the record's bytes could not be read "
+        f"({type(failure).__name__})",
     )
 
 

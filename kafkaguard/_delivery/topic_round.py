@@ -35,8 +35,8 @@ DRAIN_S = 5.0
 _HAS_DUE = frozenset({TopicState.DRAINING, TopicState.PAUSED, TopicState.WAITING})
 
 
-class Topic:
-    """A topic with records that wait to be sent again.
+class TopicRound:
+    """The round of a topic: its records that wait to be sent again, and their state.
 
     Attributes:
         name: The topic's name.

@@ -1,4 +1,4 @@
-"""Base class of producer shells: the callbacks that get facts about batches."""
+"""Base class of producer shells: reports facts about batches to the driver."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.facts import Batch, Place, Refusal
 
 
-class Heard:
-    """A shell that reports to callbacks: ``listen``, the same for every client."""
+class ReportingShell:
+    """A shell that reports to its driver: ``listen``, the same for every client."""
 
     def listen(
         self,
@@ -31,8 +31,9 @@ class Heard:
                 the partition.
             fault: Called with a bug of the guard.
         """
-        self._began, self._accepted, self._failed = began, accepted, failed
-        self._died, self._fault = died, fault
+        self._report_began, self._report_accepted = began, accepted
+        self._report_failed, self._report_died = failed, died
+        self._fault = fault
         self.begin_reporting()
 
     def begin_reporting(self) -> None:

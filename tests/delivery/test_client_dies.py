@@ -1,0 +1,256 @@
+"""The machine while its client is dead, and what a driver asks it."""
+
+from __future__ import annotations
+
+import pytest
+from kafka.errors import IllegalStateError, for_code
+
+from kafkaguard import Action, errors
+from kafkaguard._delivery import commands as c
+from kafkaguard._delivery.attempts import Shared
+from kafkaguard._delivery.dead_letters import NO_ROOM, Reason
+from kafkaguard._delivery.facts import Answer, Place, Raw, Refusal
+from kafkaguard._delivery.judging import HELD
+from kafkaguard._delivery.report import (
+    CallbackError,
+    DeliveryFailed,
+    ForkedProducerError,
+    SupersededError,
+)
+from kafkaguard._retries.events import RecreateEvent
+from tests.delivery.told import HERE, begun, machine_of, only, refusals, resent
+from tests.delivery.world.batches import Item, Items
+from tests.delivery.world.words import PlainPolicy
+
+CAUSE = IllegalStateError("gone")
+
+
+def dead(machine, now=0.0):
+    """Let the client die and be stopped; return what is asked for next."""
+    machine.died(CAUSE, HERE, now)
+    machine.heard_out(now)
+    return machine.stopped(now)
+
+
+class TestReplaced:
+    """A dead client, and its successor."""
+
+    def test_all_sends_are_held_until_a_successor_is_in_use(self):
+        """Answers are waited for, then the dead one is stopped and replaced."""
+        machine = machine_of()
+        held, told, heard = machine.died(CAUSE, HERE, 10.0)
+        assert (held, heard) == (c.HoldSends(None), c.HearOut(15.0))
+        assert isinstance(told.event, RecreateEvent)
+        assert told.event.context.topic == "t"
+        assert machine.holds == {None}
+        assert machine.is_troubled
+        assert machine.heard_out(11.0) == [c.Stop()]
+        assert machine.stopped(12.0) == [c.Replace(None)]
+        warned, freed = machine.replaced(13.0)
+        assert freed == c.FreeSends(None)
+        died = "IllegalStateError, topic t, partition 0"
+        assert warned.text == f"the producer was dead and was replaced: {died}"
+        assert (machine.holds, machine.is_troubled) == (set(), False)
+
+    def test_it_dies_once(self):
+        """Whoever says so again, and after the machine was closed."""
+        machine = machine_of()
+        machine.died(CAUSE, None, 0.0)
+        assert not machine.died(CAUSE, None, 0.0)
+        closing = machine_of()
+        closing.closing(0.0)
+        assert not closing.died(CAUSE, None, 0.0)
+
+    @pytest.mark.parametrize(
+        ("traits", "code"),
+        [({"transactional": True}, 45), ({"replaceable": False}, 45), ({}, 90)],
+    )
+    def test_a_client_is_not_replaced_where_that_does_not_help(self, traits, code):
+        """In a transaction, where none can be built, or after it was fenced."""
+        machine = machine_of(**traits)
+        assert not machine.died(for_code(code)(), None, 0.0)
+        assert machine.holds == set()
+
+    def test_building_is_tried_again_while_records_wait(self):
+        """After a pause; without anyone who waits, not before a send wants it."""
+        machine = machine_of()
+        dead(machine)
+        error = OSError("no broker")
+        told = machine.not_replaced(error, 1.0, may_build_later=True, awaited=True)
+        assert (told, machine.next_due(), machine.lost) == ((), 1.25, None)
+        assert not machine.tick(1.2)
+        assert machine.tick(1.25) == [c.Replace(None)]
+        told = machine.not_replaced(error, 2.0, may_build_later=True, awaited=False)
+        assert told == [c.FreeSends(None)]
+        assert machine.lost is error
+        assert machine.next_due() is None
+        machine.wanted(2.0)
+        assert machine.next_due() == 2.5
+        assert machine.tick(2.5) == [c.Replace(None)]
+
+    @pytest.mark.parametrize("awaited", [True, False])
+    def test_what_cannot_pass_is_final(self, awaited):
+        """The records that wait are settled, with the reason."""
+        machine = machine_of()
+        resent(machine, begun(machine))
+        dead(machine)
+        machine.sent("t", [CAUSE], 0.0)
+        error = OSError("no such host")
+        told = machine.not_replaced(error, 1.0, may_build_later=False, awaited=awaited)
+        outcome = only(c.Settle, told).record.outcome
+        assert "it could not be sent again: no such host" in str(outcome.error)
+        assert machine.lost is error
+        assert c.FreeSends("t") in told
+
+    @pytest.mark.parametrize(
+        ("answer", "ending"),
+        [(Answer(base_offset=7), "delivered"), (None, "in_doubt"), ("no", "failed")],
+    )
+    def test_a_record_in_flight_waits_for_a_late_answer(self, answer, ending):
+        """With its offset; without an answer it is in doubt."""
+        machine = machine_of(hears_late=True)
+        batch = begun(machine)
+        machine.died(CAUSE, HERE, 0.0)
+        [item] = batch.items
+        gone = Refusal(item, 0, CAUSE, "client", "maybe")
+        assert not machine.failed(batch, [gone], 0.0)
+        machine.heard_out(0.0)
+        assert machine.stopped(0.0) == [c.AskAnswers((batch,))]
+        if answer == "no":
+            answer = Answer(refusals=refusals(batch, 10, "record"))
+        told = list(machine.answered({} if answer is None else {batch: answer}, 0.0))
+        replace = only(c.Replace, told)
+        if ending == "failed":
+            told += machine.size_limit("t", None, 0.0)
+        outcome = only(c.Settle, told).record.outcome
+        assert outcome.ending == ending
+        assert outcome.offset == (7 if ending == "delivered" else None)
+        assert replace.locking_out is (batch if ending == "in_doubt" else None)
+
+
+class TestAsked:
+    """What a driver asks."""
+
+    def test_open_work_is_counted_until_each_record_has_its_outcome(self):
+        """Fresh ones, failed ones, and none of a dead letter."""
+        machine = machine_of(PlainPolicy(on_reject="dead_letter"))
+        first, second = begun(machine, 3), begun(machine, 2)
+        work = machine.open_work()
+        assert (machine.left(work), machine.pending()) == (5, 5)
+        machine.failed(first, refusals(first, 87, "record"), 0.0)
+        assert machine.failed_and_open() == 3
+        begun(machine)
+        assert (machine.left(work), machine.pending()) == (5, 6)
+        machine.accepted(second, 0.0)
+        assert (machine.left(work), machine.pending()) == (3, 4)
+        machine.give_up("closed", 0.0)
+        assert (machine.left(work), machine.failed_and_open()) == (0, 0)
+
+    def test_the_longest_time_is_that_of_the_client_and_of_the_policy(self):
+        """Without attempts of the policy, only the client's."""
+        assert machine_of().seconds == 30.0
+        assert machine_of(None, Shared(seconds=70.0)).seconds == 100.0
+        is_final = {"transactional": True}
+        assert machine_of(None, Shared(seconds=70.0), **is_final).seconds == 30.0
+
+    def test_a_batch_whose_time_is_over_is_given_up(self):
+        """A stuck client is replaced, too; one that waits for a leader is not."""
+        machine = machine_of()
+        batch = begun(machine)
+        assert machine.next_due() == 31.0
+        assert not machine.tick(30.9)
+        told = machine.tick(31.0)
+        assert c.GiveUp((batch,)) in told
+        assert c.HoldSends(None) in told
+        machine = machine_of()
+        waiting = Waiting(HERE, (0, 0), 31.0)
+        waiting.items = [Item(Raw(b"k", b"0:good"), is_new=True)]
+        machine.began(waiting)
+        assert machine.tick(31.0) == [c.GiveUp((waiting,))]
+
+    def test_records_that_wait_are_dropped_with_a_reason(self):
+        """A driver that cannot go on says why."""
+        machine = machine_of()
+        batch = begun(machine)
+        machine.failed(batch, refusals(batch, 19), 0.0)
+        outcome = only(c.Settle, machine.drop_waiting("forked", 0.0)).record.outcome
+        assert "it could not be sent again: forked" in str(outcome.error)
+
+    def test_a_client_that_takes_back_is_asked_to(self):
+        """Batches behind a failed one would overtake its records."""
+        for takes_back in (True, False):
+            machine = machine_of(takes_back=takes_back)
+            batch = begun(machine)
+            told = machine.failed(batch, refusals(batch, 19), 0.0)
+            assert takes_back == (c.TakeBack(batch) in told)
+
+    def test_the_first_error_of_a_transaction_is_kept(self):
+        """One that was never handed over spoils it; its mate's goes for a better."""
+        machine = machine_of(transactional=True)
+        first = errors.MessageTooLargeError()
+        machine.spoil_transaction(first)
+        machine.spoil_transaction(errors.InvalidRecordError())
+        assert machine.transaction_failure is first
+        [told] = machine.recreated()
+        assert isinstance(told.event, RecreateEvent)
+        assert told.event.context.topic is None
+
+    def test_a_null_key_that_is_refused_has_its_topic_looked_up_again(self):
+        """What was known of it is wrong."""
+        machine = machine_of()
+        batch = begun(machine)
+        told = machine.failed(batch, refusals(batch, 87, "record", null_key=True), 0.0)
+        assert c.ForgetFacts("t") in told
+        batch = begun(machine)
+        told = machine.failed(batch, refusals(batch, 87, "record"), 0.0)
+        assert c.ForgetFacts("t") not in told
+
+    def test_a_partition_that_the_client_chose_is_the_records(self):
+        """A window has none."""
+        machine = machine_of()
+        batch = Items(Place("t"), (0, 0), 31.0)
+        batch.items = [Item(Raw(b"k", b"0:good"), is_new=True)]
+        machine.began(batch)
+        told = machine.failed(batch, refusals(batch, 87, "record", partition=4), 0.0)
+        assert only(c.Settle, told).record.place == Place("t", 4)
+
+
+class Waiting(Items):
+    """A batch that waits for a leader."""
+
+    __slots__ = ()
+    waits = True
+
+
+def test_the_reasons_of_dead_letters_are_their_names():
+    """People search topics for them."""
+    assert all(reason == reason.name for reason in Reason)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "rule", "action", "retriable", "written"),
+    [
+        (HELD, "held-too-long", Action.WAIT, True, "no"),
+        (NO_ROOM, "dead-letter-too-large", Action.CONFIGURE, False, "no"),
+        (CallbackError().verdict, "callback-raised", Action.CONFIGURE, False, "yes"),
+    ],
+)
+def test_verdicts_of_the_guard_itself(verdict, rule, action, retriable, written):
+    """No broker says them."""
+    told = (verdict.rule.id, verdict.action, verdict.retriable, verdict.written)
+    assert (rule, action, retriable, written) == told
+
+
+@pytest.mark.parametrize(
+    ("cls", "name"),
+    [
+        (SupersededError, "SUPERSEDED"),
+        (ForkedProducerError, "FORKED_PRODUCER"),
+        (CallbackError, "CALLBACK"),
+        (DeliveryFailed, "DELIVERY_FAILED"),
+    ],
+)
+def test_errors_of_the_guard_itself_have_names(cls, name):
+    """They come from the client's side, and begin their text."""
+    assert (name, "client") == (cls.name, cls.origin)
+    assert str(cls("said")).startswith(f"{name}: said")

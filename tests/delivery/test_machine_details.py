@@ -1,0 +1,210 @@
+"""Single facts and replies of the machine: what each of them changes."""
+
+from __future__ import annotations
+
+import pytest
+from kafka.errors import IllegalStateError, for_code
+
+from kafkaguard import Action, errors
+from kafkaguard._delivery import commands as c
+from kafkaguard._delivery.dead_letters import NO_ROOM
+from kafkaguard._delivery.facts import Place, Refusal
+from kafkaguard._delivery.judging import Judge, RefusalFacts
+from kafkaguard._delivery.report import CallbackError, DeliveryReport
+from kafkaguard._delivery.sizes import NUMBER_STEPS, headers_size
+from tests.delivery.told import HERE, begun, machine_of, only, refusals, resent, traits
+from tests.delivery.world.batches import Item, Items
+from tests.delivery.world.words import PlainErrors, PlainPolicy
+
+
+class TestBatches:
+    """Batches that are accepted, or fail."""
+
+    def test_records_that_were_counted_while_a_batch_was_open_count_once(self):
+        """The rest counts when the batch is accepted."""
+        machine = machine_of()
+        batch = begun(machine, 5)
+        machine.delivered_so_far(batch, 2)
+        machine.accepted(batch, 0.0)
+        assert machine.report(0) == DeliveryReport(delivered=5)
+
+    @pytest.mark.parametrize(("fails", "end"), [(False, "accepted"), (True, "failed")])
+    @pytest.mark.parametrize("is_troubled", [False, True])
+    def test_a_batch_has_its_end(self, is_troubled, fails, end):
+        """Whether another batch of its topic has failed before or not."""
+        machine = machine_of()
+        if is_troubled:
+            first = begun(machine)
+            machine.failed(first, refusals(first, 19), 0.0)
+        batch = begun(machine)
+        if fails:
+            machine.failed(batch, refusals(batch, 10), 0.0)
+        else:
+            machine.accepted(batch, 0.0)
+        assert end == batch.ended
+
+    def test_a_refusal_that_blames_nobody_is_tried_again(self):
+        """A broker that lacks replicas says nothing about the record."""
+        machine = machine_of()
+        batch = begun(machine)
+        assert c.HoldSends("t") in machine.failed(batch, refusals(batch, 19), 0.0)
+        assert machine.pending() == 1
+
+    def test_what_comes_too_late_is_told_as_it_came(self):
+        """The broker's answer goes before the time that is over."""
+        machine = machine_of()
+        batch = begun(machine)
+        told = machine.failed(batch, refusals(batch, 87, "record"), 99.0)
+        assert only(c.Settle, told).record.outcome.error.code == 87
+
+
+class TestSentAgain:
+    """Records that are handed over once more."""
+
+    def test_the_sends_are_freed_with_the_last_outcome(self):
+        """No time is waited for."""
+        machine = machine_of()
+        records, again = resent(machine, begun(machine))
+        assert machine.sent("t", again.items, 0.0) == [c.SendNow()]
+        told = machine.accepted(again, 0.0)
+        assert told == [c.Settle(records[0]), c.FreeSends("t")]
+
+    def test_a_client_that_does_not_take_one_is_told(self):
+        """The record keeps its first error."""
+        machine = machine_of()
+        resent(machine, begun(machine))
+        told = machine.sent("t", [OSError("full")], 0.0)
+        error = only(c.Settle, told).record.outcome.error
+        assert error.code == 19
+        assert str(error).startswith("NOT_ENOUGH_REPLICAS (19)")
+        assert "it could not be sent again: full" in str(error)
+
+    def test_one_that_has_no_answer_at_the_end_is_in_doubt(self):
+        """Its error says whose it is."""
+        machine = machine_of()
+        _, again = resent(machine, begun(machine))
+        machine.sent("t", again.items, 0.0)
+        outcome = only(c.Settle, machine.give_up("closed", 1.0)).record.outcome
+        error = outcome.error
+        assert outcome.ending == "in_doubt"
+        assert (error.api, error.topic, error.partition) == ("Produce", "t", 0)
+
+
+class TestLetters:
+    """Dead letters."""
+
+    def letter(self, machine, batch):
+        """Refuse the first record of a batch, and have its dead letter handed over."""
+        refused, *others = refusals(batch, 87, "record")
+        others = [Refusal(o.token, o.index, o.cause, "mate", o.sent) for o in others]
+        machine.failed(batch, [refused, *others], 0.0)
+        send = only(c.Send, machine.size_limit("t.dlq", None, 0.0))
+        return send.records[0]
+
+    def test_a_delivered_one_is_told_with_its_place(self):
+        """An event, and the record's outcome."""
+        machine = machine_of(PlainPolicy(on_reject="dead_letter"))
+        letter = self.letter(machine, begun(machine))
+        batch = Items(Place("t.dlq", 3), (0, 1), 31.0)
+        batch.items, batch.base_offset = [Item(letter.raw, is_new=False)], 40
+        machine.began(batch)
+        machine.sent("t.dlq", batch.items, 0.0)
+        told = machine.accepted(batch, 0.0)
+        event = only(c.Tell, told).event
+        assert (event.error, event.dead_letter_topic) == ("INVALID_RECORD", "t.dlq")
+        assert event.context.topic == "t"
+        outcome = only(c.Settle, told).record.outcome
+        assert outcome.ending == "dead_lettered"
+        assert "in topic t.dlq, partition 3, offset 40" in str(outcome.error)
+
+    def test_the_end_settles_all_that_is_open(self):
+        """A record whose dead letter is away, and those that wait behind it."""
+        machine = machine_of(PlainPolicy(on_reject="dead_letter"))
+        self.letter(machine, begun(machine, 3))
+        told = machine.give_up("closed", 1.0)
+        settled = [each for each in told if isinstance(each, c.Settle)]
+        assert (len(settled), machine.pending()) == (3, 0)
+
+
+class TestRejects:
+    """Records that are refused for good."""
+
+    @pytest.mark.parametrize("way", ["raise", "dead_letter", "drop"])
+    def test_the_policy_says_what_becomes_of_one(self, way):
+        """A shell asks before it serialises the record."""
+        machine = machine_of(PlainPolicy(on_reject=way))
+        assert way == machine.on_reject(errors.MessageTooLargeError(topic="t"))
+        assert machine.on_reject(errors.NotEnoughReplicasError()) == "raise"
+
+    def test_its_event_says_which_call_failed(self):
+        """Request, topic and client."""
+        machine = machine_of()
+        [told] = machine.raised(errors.MessageTooLargeError(topic="t", api="Produce"))
+        context = told.event.context
+        assert (context.api, context.topic, context.client) == ("Produce", "t", "model")
+
+
+def test_a_machine_that_gave_up_holds_no_send_and_builds_no_client():
+    """Whoever waits is woken, and a death is not answered any more."""
+    machine = machine_of()
+    batch = begun(machine)
+    machine.failed(batch, refusals(batch, 19), 0.0)
+    assert machine.holds == {"t"}
+    assert c.FreeSends(None) in machine.give_up("closed", 1.0)
+    assert not machine.holds
+    assert not machine.died(IllegalStateError(), None, 2.0)
+
+
+def judged(code, blame, sent, *, alone=False, **more):
+    """Judge a refusal by its code."""
+    refusal = Refusal(None, 0, for_code(code)(), blame, sent, **more)
+    return Judge(traits(), PlainErrors()).judge(refusal, RefusalFacts(HERE, 1, alone))
+
+
+def test_a_record_that_failed_alone_is_not_rescued():
+    """Whatever the answer is, it is about this record."""
+    assert judged(19, "unknown", "answered").may_be_rescued
+    assert not judged(19, "unknown", "answered", alone=True).may_be_rescued
+
+
+def test_what_ends_all_is_told_of_records_that_never_left():
+    """One that was sent without an answer may be written all the same."""
+    assert judged(90, "client", "never").error.code == 90
+    assert judged(90, "client", "maybe").error.verdict.action is Action.IN_DOUBT
+    assert not judged(90, "client", "never").client_failed
+
+
+@pytest.mark.parametrize(
+    ("cause", "action"),
+    [(90, Action.FENCED), (29, Action.CONFIGURE), (87, Action.ABORT)],
+)
+def test_what_stops_a_transaction_stops_its_records(cause, action):
+    """Being fenced, or not allowed; after all else the transaction is aborted."""
+    refusal = Refusal(None, 0, for_code(cause)(), "client", "maybe")
+    judge = Judge(traits(transactional=True), PlainErrors())
+    error = judge.judge(refusal, RefusalFacts(HERE, 1)).error
+    assert action is error.verdict.action
+
+
+def test_a_dead_letter_without_room_is_not_tried_again():
+    """A human must raise the limit."""
+    assert (NO_ROOM.action, NO_ROOM.retriable) == (Action.CONFIGURE, False)
+
+
+@pytest.mark.parametrize(
+    ("counts", "written"),
+    [({"failed": 1}, "maybe"), ({"in_doubt": 1}, "maybe"), ({}, "yes")],
+)
+def test_the_verdict_of_a_callback_error_says_what_was_written(counts, written):
+    """All records, where none failed."""
+    error = CallbackError("text")
+    error.report = DeliveryReport(delivered=1, **counts)
+    verdict = error.verdict
+    assert (verdict.action, verdict.written) == (Action.CONFIGURE, written)
+
+
+@pytest.mark.parametrize("step", NUMBER_STEPS)
+def test_a_length_is_a_byte_longer_from_each_step_on(step):
+    """The steps, with which Spark counts in columns, are those of the sizes."""
+    shorter, longer = (headers_size([("", bytes(n))]) for n in (step - 1, step))
+    assert longer - shorter == 2
