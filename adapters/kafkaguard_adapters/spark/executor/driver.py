@@ -20,6 +20,7 @@ from kafkaguard._delivery.sizes import batch_size
 from kafkaguard.errors import (
     CorruptMessageError,
     InvalidRecordError,
+    KafkaGuardError,
     UnknownTopicOrPartitionError,
 )
 from kafkaguard_adapters.confluent.errors import errors
@@ -44,7 +45,6 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.facts import Raw
     from kafkaguard._delivery.machine import DeliveryMachine
     from kafkaguard._delivery.records import Record as GuardedRecord
-    from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.spark.executor.arrow import Columns
     from kafkaguard_adapters.spark.executor.attempts import FailedRecord
     from kafkaguard_adapters.spark.executor.known_topics import KnownTopics
@@ -189,7 +189,7 @@ class WindowDriver:
         Raises:
             KafkaGuardError: A record fails the job.
         """
-        failed = self._take_failed()
+        failed = self._sender.take_failed()
         records: Sequence[Record] = ()
         if failed:
             records = [record for columns in sent for record in columns.records()]
@@ -206,18 +206,6 @@ class WindowDriver:
             self._commands += self._ended(self._window(topic, mine, failures))
         self._carry_out()
 
-    def _take_failed(self) -> list[FailedRecord]:
-        """Return the records that failed since the last call.
-
-        Raises:
-            UnknownTopicOrPartitionError: The topic of one was deleted meanwhile.
-        """
-        failed = self._sender.take_failed()
-        for topic in {r.topic for error, r in failed if error.code() in _OF_NO_TOPIC}:
-            assert topic is not None
-            self._known.check_still_there(topic)
-        return failed
-
     def _tried_again(
         self, failed: list[FailedRecord], records: Sequence[Record]
     ) -> list[FailedRecord]:
@@ -231,7 +219,8 @@ class WindowDriver:
             The failures for which sending again does not help.
 
         Raises:
-            KafkaGuardError: The policy allows no further attempt.
+            KafkaGuardError: The policy allows no further attempt, or a topic was
+                deleted meanwhile.
         """
         self._attempts.begin()
         left: list[FailedRecord] = []
@@ -246,14 +235,29 @@ class WindowDriver:
             left += [each for each in failed if not self._attempts.may_be_tried(each)]
             failed = []
             if again:
-                self._attempts.wait(again)
+                try:
+                    self._attempts.wait(again)
+                except KafkaGuardError as error:
+                    if missing := self._missing_topic(again):
+                        missing.add_note("; ".join(error.__notes__))
+                        raise missing from error
+                    raise
                 records = [record for _, record in again]
                 self._sender.produce(records)
                 self._sender.flush()
-                failed = self._take_failed()
+                failed = self._sender.take_failed()
                 if len(failed) < len(again):
                     self._attempts.succeeded()
-        return left + failed
+        left += failed
+        if missing := self._missing_topic(left):
+            raise missing
+        return left
+
+    def _missing_topic(self, failed: Sequence[FailedRecord]) -> KafkaGuardError | None:
+        """Return the error of a topic that was deleted meanwhile, or None."""
+        topics = {r.topic for error, r in failed if error.code() in _OF_NO_TOPIC}
+        found = (self._known.deleted(topic) for topic in topics if topic is not None)
+        return next(filter(None, found), None)
 
     def _window(
         self,
@@ -315,7 +319,7 @@ class WindowDriver:
         again = [_again(record) for record in records]
         self._sender.produce(again)
         self._sender.flush()
-        failed = self._tried_again(self._take_failed(), again)
+        failed = self._tried_again(self._sender.take_failed(), again)
         tokens = [object() for _ in again]
         window = self._window(topic, again, failed, tokens)
         out = self._machine.sent(topic, tokens, _TIME)

@@ -58,22 +58,19 @@ class KnownTopics:
             self._missing.add(topic)
         return topic not in self._missing
 
-    def check_still_there(self, topic: str) -> None:
-        """Check that a topic was not deleted since it was looked up.
+    def deleted(self, topic: str) -> e.KafkaGuardError | None:
+        """Return the error of a topic that was deleted since it was looked up.
 
-        Raises:
-            UnknownTopicOrPartitionError: It was deleted. Other failures of the look-up
-                are no news: the records have one of their own.
+        None if it exists, or if no broker says so.
         """
         kept = kept_for(self._settings.client)
         try:
             kept.find([topic], timeout=_GLANCE_S)
         except e.UnknownTopicOrPartitionError as error:
-            if self.takes_dead_letters(topic):
-                raise about_letters(error) from None
-            raise
+            return about_letters(error) if self.takes_dead_letters(topic) else error
         except e.KafkaGuardError as error:
             _log.debug("topic %s could not be looked up again: %s", topic, error)
+        return None
 
     def partitions(self, topic: str) -> int:
         """Return the number of a topic's partitions."""
