@@ -132,13 +132,13 @@ class Judge:
     def _answered(self, refusal: Refusal, known: RefusalFacts) -> Judgement:
         is_mate = self._is_mate(refusal, known)
         if self._traits.transactional:  # no record of a transaction is sent again
-            make = self._mate if is_mate else self._refused
+            make = self._mate if is_mate else self._refusal_error
             return Judgement(make(refusal, known))
         if refusal.was_unanswered:
             return Judgement(self._in_doubt(refusal, known))
         if is_mate:
             return Judgement(self._mate(refusal, known), may_be_rescued=True)
-        error = self._refused(refusal, known)
+        error = self._refusal_error(refusal, known)
         # The client, not the record, caused the gap in the sequence numbers.
         is_first_try, is_transient = refusal.first_try is True, may_be_tried(error)
         is_hole = error.code in _SEQUENCE_ERRORS and is_first_try
@@ -284,7 +284,7 @@ class Judge:
             **_place(known),
         )
 
-    def _refused(self, refusal: Refusal, known: RefusalFacts) -> KafkaGuardError:
+    def _refusal_error(self, refusal: Refusal, known: RefusalFacts) -> KafkaGuardError:
         # An answer about this record alone is more exact than facts about the topic.
         is_vague = refusal.blame == "unknown" and not known.alone
         context: dict[str, Any] = {

@@ -178,7 +178,7 @@ class DeliveryMachine:
             self._books.delivered(batch.count - batch.counted)
             self._lines.end(batch)
             return _NOTHING
-        return self._ended(batch, (), now)
+        return self._end_or_defer(batch, (), now)
 
     def delivered_so_far(self, batch: Batch, count: int) -> None:
         """Count the records of an open batch that have been delivered so far.
@@ -203,9 +203,9 @@ class DeliveryMachine:
         """
         if batch.ended is not None:
             return _NOTHING
-        return self._ended(batch, refusals, now)
+        return self._end_or_defer(batch, refusals, now)
 
-    def _ended(
+    def _end_or_defer(
         self, batch: Batch, refusals: Sequence[Refusal], now: float
     ) -> Sequence[Command]:
         topic = self._rounds.topics.get(batch.place.topic)
@@ -213,7 +213,7 @@ class DeliveryMachine:
             # The batch may contain records whose new tokens are not known yet.
             topic.deferred.append((batch, refusals))
         else:
-            self._end(batch, refusals, now)
+            self._end_batch(batch, refusals, now)
         if refusals and self._is_overtaken(batch):
             self._emit(commands.TakeBack(batch))
         return self._go_on(now)
@@ -223,14 +223,14 @@ class DeliveryMachine:
         is_held = batch.place.topic in self.holds and None not in self.holds
         return self._traits.takes_back and is_held
 
-    def _end(self, batch: Batch, refusals: Sequence[Refusal], now: float) -> None:
+    def _end_batch(self, batch: Batch, refusals: Sequence[Refusal], now: float) -> None:
         batch.ended = "failed" if refusals else "accepted"
         self._accept(batch, {refusal.index for refusal in refusals})
         if refusals:
             refusals = sorted(refusals, key=lambda each: each.index)
             records = self._failed_records(batch, refusals)
             for record, refusal in zip(records, refusals, strict=True):
-                self._refused(record, batch, refusal, now)
+                self._judge_record(record, batch, refusal, now)
         self._lines.end(batch)
 
     def _accept(self, batch: Batch, failed: set[int]) -> None:
@@ -283,7 +283,7 @@ class DeliveryMachine:
 
     # --- one failed record ------------------------------------------------------------
 
-    def _refused(
+    def _judge_record(
         self, record: Record, batch: Batch, refusal: Refusal, now: float
     ) -> None:
         """Judge a failed record, and decide what happens to it."""
@@ -367,7 +367,7 @@ class DeliveryMachine:
             return
         if batch is not record.batch and not judgement.client_failed:
             record.resent += 1
-        if self._may_be_rescued(record, judgement, now):
+        if self._is_rescued(record, judgement, now):
             record.is_suspect = record.resent > 0 and not is_mate
             self._fates.queue_rescue(record)
             return
@@ -388,7 +388,7 @@ class DeliveryMachine:
             return False
         return self._fates.queue_attempt(record, error, now)
 
-    def _may_be_rescued(self, record: Record, judgement: Judgement, now: float) -> bool:
+    def _is_rescued(self, record: Record, judgement: Judgement, now: float) -> bool:
         """Return whether a record is sent again without an attempt of the policy."""
         if (
             self._is_closing
@@ -542,7 +542,7 @@ class DeliveryMachine:
             if answer is not None and answer.base_offset is not None:
                 self._was_written(record, batch, answer.base_offset)
             elif refusal := refusals.get(record.token):
-                self._refused(record, batch, refusal, now)
+                self._judge_record(record, batch, refusal, now)
             else:
                 assert record.error is not None
                 self._decide(record, batch, Judgement(record.error), now)
@@ -655,7 +655,7 @@ class DeliveryMachine:
         deferred, waiting.deferred = waiting.deferred, []
         for batch, refusals in deferred:
             if batch.ended is None:
-                self._end(batch, refusals, now)
+                self._end_batch(batch, refusals, now)
         if self._has_given_up:
             self._rounds.abandon()
         elif not self._client.is_alive:

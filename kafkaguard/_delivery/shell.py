@@ -108,8 +108,8 @@ class Policy(Protocol):
 class Shell(Protocol):
     """A client's producer, as any driver sees it: it translates, and decides nothing.
 
-    No method is called while the driver holds its lock. Each method returns within the
-    time that it is given.
+    No method that waits or calls the client is called while the driver holds its lock.
+    Each method returns within the time that it is given.
     """
 
     traits: Traits
