@@ -210,4 +210,6 @@ def describe(step: Step, machine: Machine, policy: str) -> str:
     """
     count = machine.attempts
     times = "1 attempt was" if count == 1 else f"{count} attempts were"
-    return f"{times} made; policy {policy} ends here ({step.reason})"
+    is_barred = step is NEVER
+    end = "allows none after this" if is_barred else f"ends here ({step.reason})"
+    return f"{times} made; policy {policy} {end}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkaguard import Action, classify
-from kafkaguard._delivery.attempts import Attempts, Shared
+from kafkaguard._delivery.attempts import NEVER, Attempts, Shared, describe
 from kafkaguard._delivery.facts import Place, Raw, Traits
 from kafkaguard._delivery.records import Record
 from kafkaguard._retries.breaker import CircuitBreaker
@@ -116,6 +116,15 @@ def test_records_that_fail_together_take_one_token():
     tried.attempts.handed_over("t")
     assert tried.fail(records[1], 50.0).reason == "BUDGET"
     assert [BudgetEvent, GiveUpEvent] == [event for event, *_ in tried.told]
+
+
+def test_an_error_that_the_policy_does_not_try_again_says_so():
+    """With the attempts that were made for other errors before."""
+    tried = Tried()
+    record = tried.record()
+    assert tried.fail(record, 30.0).kind == "again"
+    said = describe(NEVER, record.attempts, "mine")
+    assert said == "1 attempt was made; policy mine allows none after this"
 
 
 def test_accepted_batches_fill_the_budget():
