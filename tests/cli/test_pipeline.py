@@ -22,7 +22,6 @@ from kafkaguard.cli.demo.flights import unpack
 from kafkaguard.cli.group import cli
 from kafkaguard.cli.group import run as command
 from kafkaguard.cli.spark_session import NotStarted
-from kafkaguard.cli.spark_settings import check_settings
 from kafkaguard_adapters.spark.pipeline.file import load_pipeline
 from tests.cli.pipeline_results import records, refused
 from tests.spark.spark_reading import letters_to
@@ -279,9 +278,12 @@ def test_one_expression_to_order_by_needs_no_list(written, pipeline):
 
 
 @pytest.mark.parametrize("size", ["450m", "1G", "471859200", "1t"])
-def test_memory_that_is_enough_is_taken(size):
+def test_memory_that_is_enough_is_taken(written, pipeline, size):
     """In each way that Java writes it."""
-    check_settings({"spark.driver.memory": size})
+    settings = {"spark.driver.memory": size}
+    assert (
+        settings == load_pipeline(Path(written(pipeline | {"spark": settings}))).spark
+    )
 
 
 @pytest.mark.parametrize(

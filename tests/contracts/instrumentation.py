@@ -11,7 +11,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind
 
 from kafkaguard import errors
-from tests.contracts.producer import records, stale_topic
+from tests.contracts.producer import ONE_BATCH_S, records, stale_topic
 
 
 class InstrumentationContract:
@@ -35,13 +35,15 @@ class InstrumentationContract:
             if when == "before":
                 stack.enter_context(self.instrumented(provider))
             servers = kafka_cluster.bootstrap_servers
-            writer = stack.enter_context(self.open(servers, topics=stale, linger=2.0))
+            writer = stack.enter_context(
+                self.open(servers, topics=stale, linger=ONE_BATCH_S)
+            )
             if when == "after":
                 stack.enter_context(self.instrumented(provider, writer))
             batch = [{"value": b"%d" % n, "key": b"k"} for n in range(6)]
             batch[2]["headers"] = [("mine", b"1")]
             batch.insert(3, {"value": b"no key"})
-            handles = writer.send_all(topic, batch)
+            handles = writer.send_batch(topic, batch)
             refused = writer.outcome(handles.pop(3))
             assert isinstance(refused, errors.InvalidRecordKeyError)
             assert list(range(6)) == writer.outcomes(handles)

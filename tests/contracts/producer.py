@@ -75,8 +75,12 @@ class Writer:
     def send_batch(self, topic, records):
         """Send records in one batch, with a writer that lingers for `ONE_BATCH_S`."""
         handles = self.send_all(topic, records)
-        self.flush_for(60)
+        self.end_linger()
         return handles
+
+    def end_linger(self):
+        """Let what lingers be sent now, and wait for it."""
+        self.flush_for(60)
 
     def forget(self, topic, value=None, key=None):
         """Send a record whose outcome is never checked."""

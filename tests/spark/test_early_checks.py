@@ -55,6 +55,47 @@ def test_all_mistakes_are_told_at_once(load):
     assert "there is no column 'tial'; did you mean 'tail'?" in found["select.key"]
 
 
+def test_each_wrong_setting_is_told(load):
+    """Those of Kafka's client and of Spark, besides the others."""
+    found = mistakes(
+        load,
+        source={"path": "inptu"},
+        sink={
+            "config": {
+                "kafka.acks": 0,
+                "compresion.type": "lz4",
+                "linger.ms": "soon",
+                "batch.size": 16384,
+            }
+        },
+        spark={"drvier.memory": "2g", "spark.driver.memory": "2q"},
+    )
+    assert list(found) == [
+        "source.path",
+        "sink.config.kafka.acks",
+        "sink.config.compresion.type",
+        "sink.config.linger.ms",
+        "spark.drvier.memory",
+        "spark.spark.driver.memory",
+    ]
+    assert (
+        "did you mean 'kafka.compression.type'?" in found["sink.config.compresion.type"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("config", "place"),
+    [
+        ({"security.protocol": "SASL_SSL", "linger.ms": "soon"}, "linger.ms"),
+        ({"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN"}, None),
+    ],
+)
+def test_a_setting_that_is_missing_is_told_alone(load, config, place):
+    """A setting that was left out as wrong may be what the others need."""
+    (found,) = mistakes(load, sink={"config": config})
+    assert found == ".".join(filter(None, ("sink.config", place)))
+
+
 def test_wrong_keys_do_not_hide_wrong_values(load):
     """Each part that has the right form is checked; the order is that of the lines."""
     with pytest.raises(PipelineError) as caught:

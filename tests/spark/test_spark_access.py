@@ -16,6 +16,7 @@ from kafkaguard_adapters.spark.driver.options import from_options
 from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
 from kafkaguard_adapters.spark.driver.topics import look_up
 from kafkaguard_adapters.spark.executor.delivery import Delivery
+from kafkaguard_adapters.spark.settings import make_settings
 from tests.spark.spark_reading import letters_to, values
 
 pytestmark = [pytest.mark.xdist_group("spark_access"), pytest.mark.java]
@@ -164,3 +165,29 @@ def test_client_that_may_not_write_at_all_fails_with_what_the_brokers_said(secur
     with pytest.raises(denied) as caught:
         send_all()
     assert caught.value.verdict.action is Action.CONFIGURE
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        ({"kafka.security.protocol": "SSL"}, "as a listener without TLS does"),
+        (
+            {
+                "kafka.security.protocol": "SASL_PLAINTEXT",
+                "kafka.sasl.mechanism": "PLAIN",
+                "kafka.sasl.username": "bob",
+                "kafka.sasl.password": "secret",
+            },
+            "the listener takes no SASL login",
+        ),
+    ],
+)
+def test_listener_that_does_less_than_the_settings_say_is_told(
+    kafka_cluster, kafka_topic, config, said
+):
+    """CONFIGURE: no later try helps."""
+    servers = kafka_cluster.bootstrap_servers
+    with pytest.raises(e.KafkaGuardError) as caught:
+        look_up(make_settings(servers, topic=kafka_topic, config=config))
+    assert caught.value.verdict.action is Action.CONFIGURE
+    assert said in str(caught.value)

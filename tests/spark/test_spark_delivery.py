@@ -85,6 +85,29 @@ def test_only_the_keyless_record_is_refused_when_the_broker_refuses_its_batch(
     assert why(dead)["topic"] == topic
 
 
+@pytest.mark.parametrize("patience_ms", [3_000, 120_000])
+@pytest.mark.parametrize("deleted", ["topic", "dead letters"])
+def test_a_topic_that_was_deleted_meanwhile_is_told(
+    kafka_cluster, deleted, patience_ms
+):
+    """CONFIGURE, so Spark's next attempt fails at once; whichever way it is noticed."""
+    topic = kafka_cluster.create_topic(config=COMPACTED)
+    dead = kafka_cluster.create_topic()
+    gone = topic if deleted == "topic" else dead
+    policy = letters_to(dead) | {"max_attempts": 2}
+    config = {
+        "delivery.timeout.ms": patience_ms,
+        "topic.metadata.propagation.max.ms": patience_ms // 60,
+    }
+    settings = settings_for(kafka_cluster, topic, policy=policy, config=config)
+    topics = look_up(settings)
+    kafka_cluster.delete_topic(gone)
+    with pytest.raises(e.UnknownTopicOrPartitionError) as caught:
+        deliver(settings, batch([("k", "v"), (None, "w")]), topics=topics)
+    assert (caught.value.topic, caught.value.verdict.action) == (gone, "CONFIGURE")
+    assert ("dead-letter topic" in str(caught.value)) == (gone == dead)
+
+
 def test_rescued_records_never_land_behind_a_later_one_of_their_key(
     kafka_cluster, kafka_topic
 ):

@@ -13,7 +13,7 @@ from kafkaguard.cli.group import Problem, SuggestingGroup
 from kafkaguard.cli.output import PlainTable, console, say
 from kafkaguard.cli.progress import Progress
 from kafkaguard.cli.spark_session import NotStarted, connector, java_home, spark_session
-from kafkaguard.cli.spark_settings import check_settings, setting_in
+from kafkaguard.cli.spark_settings import setting_in
 from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.spark.marker import error_from
 from kafkaguard_adapters.spark.pipeline import run as running
@@ -101,7 +101,6 @@ def _load(file: Path) -> Pipeline:
     """Read and check the file without Spark, which takes seconds to start."""
     try:
         definition = load_pipeline(file)
-        check_settings(definition.spark)
         java_home()
         running.check_target(definition)
     except MistakeError as error:

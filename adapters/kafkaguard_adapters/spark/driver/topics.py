@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 #: Seconds until a cluster that does not answer counts as unreachable.
 ANSWER_TIMEOUT_S = 6.0
 _GLANCE_S = 0.1
+#: librdkafka's words for a connection that ends in the TLS handshake.
+_NO_TLS = "connecting to a PLAINTEXT broker listener"
 _PAUSE_S = _LEAST_S = 1.0
 #: The longest reconnect pause, instead of librdkafka's ten seconds.
 _DEFAULTS = {"reconnect.backoff.max.ms": "1000"}
@@ -67,7 +69,7 @@ class Brokers:
             except e.ClientNotConnectedError:
                 # A broken connection ends a request long before its timeout.
                 if end - time.monotonic() <= _PAUSE_S:
-                    raise self._unreachable(timeout) from None
+                    raise self._without_tls() or self._unreachable(timeout) from None
             time.sleep(_PAUSE_S)
 
     def _described(self, names: list[str], end: float) -> dict[str, SinkTopic]:
@@ -205,11 +207,23 @@ class Brokers:
                 raise errors.translate(refused[0], api="Metadata")
         raise self._unreachable(timeout)
 
+    def _without_tls(self) -> e.KafkaGuardError | None:
+        """Return the error for a listener that has ended each TLS handshake, if so."""
+        if not any(_NO_TLS in error.str() for error in self._said):
+            return None
+        return errors.make(
+            e.ClientConfigurationError,
+            f"{self._servers} ends each TLS handshake, as a listener without TLS does: "
+            "set security.protocol to that of this listener, or use the port of one "
+            "with TLS",
+        )
+
     def _unreachable(self, timeout: float) -> e.KafkaGuardError:
         return errors.make(
             e.ClientNotConnectedError,
             f"no broker at {self._servers} answered within {timeout:g} s: "
-            "check the address, and whether the listener requires TLS or a login",
+            "check the address, and whether security.protocol is that of the listener: "
+            "with TLS or without, with a login or without",
         )
 
 
@@ -285,7 +299,7 @@ def look_up(settings: SinkSettings, keep_s: float = 0.0) -> dict[str, SinkTopic]
     except _OF_A_TOPIC as error:
         if error.topic is None or error.topic != settings.dead_letter_topic:
             raise
-        raise _about_letters(error) from None
+        raise about_letters(error) from None
     if settings.topic:
         topics[settings.topic] = as_declared(topics[settings.topic], settings.compacted)
     if settings.dead_letter_topic and topics[settings.dead_letter_topic].compacted:
@@ -301,7 +315,7 @@ def look_up(settings: SinkSettings, keep_s: float = 0.0) -> dict[str, SinkTopic]
 _OF_A_TOPIC = (e.UnknownTopicOrPartitionError, e.TopicAuthorizationFailedError)
 
 
-def _about_letters(error: e.KafkaGuardError) -> e.KafkaGuardError:
+def about_letters(error: e.KafkaGuardError) -> e.KafkaGuardError:
     """Add why the write needs a topic that the caller may not have named."""
     need = "it is the dead-letter topic that the policy needs (dead_letter.topic)"
     return errors.make(

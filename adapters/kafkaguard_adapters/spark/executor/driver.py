@@ -17,7 +17,12 @@ from kafkaguard._delivery.facts import Place, Traits
 from kafkaguard._delivery.judging import add_words
 from kafkaguard._delivery.letter_count import LetterCount
 from kafkaguard._delivery.sizes import batch_size
-from kafkaguard.errors import CorruptMessageError, InvalidRecordError
+from kafkaguard.errors import (
+    CorruptMessageError,
+    InvalidRecordError,
+    KafkaGuardError,
+    UnknownTopicOrPartitionError,
+)
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.spark.executor.arrow import (
     ANY_PARTITION,
@@ -40,7 +45,6 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.facts import Raw
     from kafkaguard._delivery.machine import DeliveryMachine
     from kafkaguard._delivery.records import Record as GuardedRecord
-    from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.spark.executor.arrow import Columns
     from kafkaguard_adapters.spark.executor.attempts import FailedRecord
     from kafkaguard_adapters.spark.executor.known_topics import KnownTopics
@@ -52,6 +56,9 @@ _log = logging.getLogger("kafkaguard.spark")
 
 #: Codes of new and old brokers for a record without a key on a compacted topic.
 _OF_NULL_KEYS = frozenset({InvalidRecordError.code, CorruptMessageError.code})
+#: librdkafka's codes for a record whose topic may have been deleted: the broker's, that
+#: of the metadata, and a time limit that was over before either was noticed.
+_OF_NO_TOPIC = frozenset({UnknownTopicOrPartitionError.code, -188, -192})
 #: The machine's time, always 0: librdkafka keeps the time limits in a task.
 _TIME = 0.0
 
@@ -212,7 +219,8 @@ class WindowDriver:
             The failures for which sending again does not help.
 
         Raises:
-            KafkaGuardError: The policy allows no further attempt.
+            KafkaGuardError: The policy allows no further attempt, or a topic was
+                deleted meanwhile.
         """
         self._attempts.begin()
         left: list[FailedRecord] = []
@@ -227,14 +235,29 @@ class WindowDriver:
             left += [each for each in failed if not self._attempts.may_be_tried(each)]
             failed = []
             if again:
-                self._attempts.wait(again)
+                try:
+                    self._attempts.wait(again)
+                except KafkaGuardError as error:
+                    if missing := self._missing_topic(again):
+                        missing.add_note("; ".join(error.__notes__))
+                        raise missing from error
+                    raise
                 records = [record for _, record in again]
                 self._sender.produce(records)
                 self._sender.flush()
                 failed = self._sender.take_failed()
                 if len(failed) < len(again):
                     self._attempts.succeeded()
-        return left + failed
+        left += failed
+        if missing := self._missing_topic(left):
+            raise missing
+        return left
+
+    def _missing_topic(self, failed: Sequence[FailedRecord]) -> KafkaGuardError | None:
+        """Return the error of a topic that was deleted meanwhile, or None."""
+        topics = {r.topic for error, r in failed if error.code() in _OF_NO_TOPIC}
+        found = (self._known.deleted(topic) for topic in topics if topic is not None)
+        return next(filter(None, found), None)
 
     def _window(
         self,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from kafkaguard import errors as e
 from kafkaguard._common.topic_names import can_be_a_topic
 from kafkaguard_adapters.spark.driver.topics import (
     ANSWER_TIMEOUT_S,
+    about_letters,
     as_declared,
     kept_for,
 )
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
     from kafkaguard_adapters.spark.settings import SinkSettings
 
+#: Seconds of a look-up whose answer is not needed.
+_GLANCE_S = 3.0
+_log = logging.getLogger("kafkaguard.spark")
 #: librdkafka's own default of ``message.max.bytes``.
 _DEFAULT_BYTES = 1_000_000
 #: Larger batches need more processor time, because their memory is not reused.
@@ -52,6 +57,20 @@ class KnownTopics:
         except (e.UnknownTopicOrPartitionError, e.InvalidTopicError):
             self._missing.add(topic)
         return topic not in self._missing
+
+    def deleted(self, topic: str) -> e.KafkaGuardError | None:
+        """Return the error of a topic that was deleted since it was looked up.
+
+        None if it exists, or if no broker says so.
+        """
+        kept = kept_for(self._settings.client)
+        try:
+            kept.find([topic], timeout=_GLANCE_S)
+        except e.UnknownTopicOrPartitionError as error:
+            return about_letters(error) if self.takes_dead_letters(topic) else error
+        except e.KafkaGuardError as error:
+            _log.debug("topic %s could not be looked up again: %s", topic, error)
+        return None
 
     def partitions(self, topic: str) -> int:
         """Return the number of a topic's partitions."""

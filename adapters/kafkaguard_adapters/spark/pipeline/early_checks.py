@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from kafkaguard._common.closest import closest, did_you_mean
+from kafkaguard.errors import KafkaGuardError
+from kafkaguard_adapters.spark.client_config import client_config
+from kafkaguard_adapters.spark.pipeline.places import place_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,6 +40,17 @@ _NOT_COLUMNS = frozenset(
         "_metadata",
     ]
 )
+_SPARK: Final = "spark."
+_MEMORY: Final = "spark.driver.memory"
+_NO_SETTING: Final = (
+    "this is not a Spark setting: their names begin with 'spark.' (those of Hadoop "
+    "with 'spark.hadoop.')"
+)
+_SIZES: Final = "write it as '512m' or '4g'; Spark needs at least 450m"
+#: Spark's own limit (UnifiedMemoryManager): one and a half times its reserved memory.
+_LEAST_MEMORY: Final = 450 * 2**20
+_BYTES: Final = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+_SIZE: Final = re.compile(r"([1-9]\d*)([kmgt]?)", re.IGNORECASE)
 _BRACKETS = {"(": 1, "<": 1, ")": -1, ">": -1}
 
 
@@ -94,6 +108,46 @@ def wrong_columns(pipeline: Pipeline) -> Iterator[tuple[Place, str]]:
             columns = ", ".join(declared)
             message = f"there is no column {text.strip()!r}; did you mean {near!r}?"
             yield place, f"{message} source.columns has {columns}"
+
+
+def wrong_client_settings(pipeline: Pipeline) -> Iterator[tuple[Place, str]]:
+    """Check ``sink.config``, each time without the settings found wrong so far."""
+    left = dict(pipeline.sink.config)
+    while error := _refusal(pipeline.sink.bootstrap_servers, left):
+        place = place_of(error, pipeline)
+        if place is None or place[:2] != ("sink", "config"):
+            return  # the addresses are checked later
+        is_one = left.pop(str(place[-1]), None) is not None
+        if is_one or left == pipeline.sink.config:
+            yield place, str(error)
+        if not is_one:  # perhaps only because of the settings that were left out
+            return
+
+
+def _refusal(servers: str, config: dict[str, str]) -> KafkaGuardError | None:
+    try:
+        client_config(servers, config)
+    except KafkaGuardError as error:
+        return error
+    return None
+
+
+def wrong_spark_settings(pipeline: Pipeline) -> Iterator[tuple[Place, str]]:
+    """Find Spark settings that Spark would ignore, or that would end it silently."""
+    for name in pipeline.spark:
+        if not name.startswith(_SPARK):
+            yield ("spark", name), _NO_SETTING
+    memory = pipeline.spark.get(_MEMORY)
+    if memory is not None and not _is_enough(memory):
+        said = f"{memory!r} is too small, or not a size that Java accepts: {_SIZES}"
+        yield ("spark", _MEMORY), said
+
+
+def _is_enough(size: str) -> bool:
+    found = _SIZE.fullmatch(size)
+    if found is None:
+        return False
+    return int(found[1]) * _BYTES[found[2].lower()] >= _LEAST_MEMORY
 
 
 def declared_columns(ddl: str) -> list[str]:

@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from kafkaguard_adapters.spark.pipeline.early_checks import (
+    wrong_client_settings,
     wrong_columns,
     wrong_interval,
+    wrong_spark_settings,
 )
 from kafkaguard_adapters.spark.pipeline.model import Pipeline
 from kafkaguard_policies.model.problems import PolicyError, Problem, problems_of
@@ -106,7 +108,13 @@ def _wrong_values(
     pipeline: Pipeline, line_of: Callable[[Place], int | None]
 ) -> Iterator[Problem]:
     """Check what has the right form, as far as that needs no Spark."""
-    for check in (_wrong_paths, wrong_interval, wrong_columns):
+    for check in (
+        _wrong_paths,
+        wrong_interval,
+        wrong_columns,
+        wrong_client_settings,
+        wrong_spark_settings,
+    ):
         for place, message in check(pipeline):
             yield Problem(message, place, line_of(place))
     yield from _wrong_policy(pipeline, line_of)
@@ -120,10 +128,10 @@ def point_at(file: Path, mistakes: Iterable[MistakeError]) -> PipelineError:
         mistakes: What is wrong, and where.
     """
     line_of = parse(file.read_text(), str(file)).line_of
-    return PipelineError(
-        str(file),
-        [Problem(each.message, each.place, line_of(each.place)) for each in mistakes],
-    )
+    wrong = [
+        Problem(each.message, each.place, line_of(each.place)) for each in mistakes
+    ]
+    return PipelineError(str(file), sorted(wrong, key=lambda each: each.line or 0))
 
 
 def _placed(pipeline: Pipeline, folder: Path) -> Pipeline:

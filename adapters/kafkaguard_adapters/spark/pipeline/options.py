@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaguard._common.closest import closest, did_you_mean
 from kafkaguard_adapters.spark.pipeline import kafka_source
-from kafkaguard_adapters.spark.pipeline.places import MistakeError
+from kafkaguard_adapters.spark.pipeline.places import MistakeError, MistakesError
 from kafkaguard_adapters.wire.client_settings import known_names
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
     from pyspark.sql import SparkSession
 
@@ -47,48 +47,46 @@ def check_options(spark: SparkSession, source: Source) -> None:
     """Check the names of a source's options, if Spark lists the format's options.
 
     Raises:
-        MistakeError: An option does not exist; the text has the closest name.
+        MistakesError: Options do not exist; the text has the closest name of each.
     """
-    if known := _known(spark, source.format.lower()):
-        check_names(source, known)
+    known = _known(spark, source.format.lower())
+    if known and (wrong := list(wrong_names(source, known))):
+        raise MistakesError(wrong)
 
 
-def check_names(source: Source, known: Collection[str]) -> None:
-    """Check the names of a source's options.
+def wrong_names(source: Source, known: Collection[str]) -> Iterator[MistakeError]:
+    """Find a source's options that do not exist.
 
     Args:
         source: The source.
         known: The format's options. A name with a dot may be a setting of the file
             system, so it is not checked, except for the format ``kafka``.
-
-    Raises:
-        MistakeError: An option does not exist; the text has the closest name.
     """
     of_kafka = source.format.lower() == kafka_source.FORMAT
     given = {name.lower() for name in known}
     for name in source.options:
         lower = name.lower()
         if of_kafka and lower.startswith(_SETTING):
-            _check_setting(name)
+            yield from _wrong_setting(name)
             continue
         if lower in given or ("." in name and not of_kafka):
             continue
         hint = did_you_mean(name, known)
         if of_kafka and not hint:
             hint = f"; a setting of Kafka's client is written 'kafka.{name}'"
-        raise MistakeError(
+        yield MistakeError(
             ("source", "options", name),
             f"the format {source.format} has no such option, and Spark would ignore "
             f"it{hint}",
         )
 
 
-def _check_setting(name: str) -> None:
-    """Refuse a misspelt setting; other unknown names may be for a user's class."""
+def _wrong_setting(name: str) -> Iterator[MistakeError]:
+    """Find a misspelt setting; other unknown names may be for a user's class."""
     setting = name.lower().removeprefix(_SETTING)
     near = closest(setting, known_names("java"))
     if near not in (None, setting):
-        raise MistakeError(
+        yield MistakeError(
             ("source", "options", name),
             f"Kafka's client has no such setting, and would ignore it; did you mean "
             f"'{_SETTING}{near}'?",

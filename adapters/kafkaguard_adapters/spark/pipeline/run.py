@@ -87,9 +87,9 @@ def plan(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
     """Build the DataFrame to write; nothing runs yet, except to check the input.
 
     Raises:
-        MistakeError: The source cannot be read, an option does not exist, or a column
-            of the result has a type that the sink does not accept.
-        MistakesError: Expressions do not fit the source.
+        MistakeError: The source cannot be read, or a column of the result has a type
+            that the sink does not accept.
+        MistakesError: Options do not exist, or expressions do not fit the source.
     """
     check_options(spark, pipeline.source)
     malformed = on_malformed(pipeline)
