@@ -290,6 +290,22 @@ class TestLetter:
         said = "its dead letter for topic t.dlq was not delivered: TOPIC_AUTHORIZATION"
         assert said in str(record.outcome.error)
 
+    @pytest.mark.parametrize(("now", "goes_again"), [(29.9, True), (30.0, False)])
+    def test_one_goes_without_its_timestamp_while_it_has_time(self, now, goes_again):
+        """Its topic refuses the timestamp."""
+        machine = machine_of(LETTERS)
+        batch = begun(machine)
+        batch.items = [Item(Raw(b"k", b"0:good", (), 5), is_new=True)]
+        told = [*machine.failed(batch, refusals(batch, 87, "record"), 0.0)]
+        told += machine.size_limit("t.dlq", None, 0.0)
+        batch = Items(Place("t.dlq", 0), (0, 1), 31.0)
+        batch.items = [Item(only(c.Send, told).records[0].raw, is_new=False)]
+        machine.began(batch)
+        machine.sent("t.dlq", batch.items, 0.0)
+        told = machine.failed(batch, refusals(batch, 32, "record"), now)
+        assert goes_again == (c.HoldSends("t.dlq") in told)
+        assert goes_again != any(isinstance(each, c.Settle) for each in told)
+
     def test_one_that_cannot_fit_fails_its_record(self):
         """Nothing is sent."""
         machine = machine_of(LETTERS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from confluent_kafka import KafkaError
 from kafka.errors import IllegalStateError, KafkaTimeoutError, for_code
 
 from kafkaguard import Action, TopicFacts, errors
@@ -83,8 +84,17 @@ def test_a_mate_is_told_what_was_refused():
     assert "its batch was larger than the topic allows; this one was" in str(large)
     assert "another record of the same batch was refused; this one" in str(other)
     for error in (large, other):
+        assert error.original_type.startswith("kafka.errors.")
         assert (error.api, error.topic, error.partition) == ("Produce", "t", 0)
         assert error.verdict.written == "no"
+
+
+def test_an_error_object_that_is_no_exception_is_no_original():
+    """As librdkafka reports it; its code decides all the same."""
+    error = judged(KafkaError(10), "mate").error
+    assert isinstance(error, errors.BatchMateRefusedError)
+    assert error.original_type is None
+    assert "larger than the topic allows" in str(error)
 
 
 def test_an_answer_that_names_a_record_with_a_key_is_about_it():

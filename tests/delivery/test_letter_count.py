@@ -88,6 +88,14 @@ class TestRatio:
         """However small the ratio is."""
         assert allowed(LetterCount(), Limit(ratio=0.000_001), 9) == 1
 
+    def test_what_was_counted_too_early_is_taken_back_once(self):
+        """The text has the true numbers."""
+        count, limit = LetterCount(), Limit(ratio=0.000_001)
+        count.delivered(3)
+        count.undo_delivered()
+        assert count.count_letter(limit) is None
+        assert "with it, 2 of 4 records" in count.count_letter(limit)
+
     def test_others_count_however_they_ended(self):
         """Failed and dropped records make the share smaller, lost letters too."""
         count, limit = LetterCount(), Limit(ratio=0.5)

@@ -69,6 +69,27 @@ class TestSentAgain:
         told = machine.accepted(again, 0.0)
         assert told == [c.Settle(records[0]), c.FreeSends("t")]
 
+    @pytest.mark.parametrize("is_quiet", [True, False])
+    def test_open_batches_are_sent_without_lingering(self, is_quiet):
+        """The records that are sent again wait for them."""
+        machine = machine_of()
+        batch = begun(machine)
+        if not is_quiet:
+            begun(machine)
+        machine.failed(batch, refusals(batch, 19), 0.0)
+        told = machine.held("t", 0.0)
+        assert (c.SendNow() in told) is not is_quiet
+        assert any(isinstance(each, c.Send) for each in told) is is_quiet
+
+    def test_a_hand_over_that_ends_after_the_machine_gave_up_leaves_nothing(self):
+        """No topic waits for anything any more."""
+        machine = machine_of()
+        _, again = resent(machine, begun(machine))
+        machine.give_up("closed", 0.0)
+        assert machine.is_troubled
+        machine.sent("t", again.items, 0.0)
+        assert not machine.is_troubled
+
     def test_a_client_that_does_not_take_one_is_told(self):
         """The record keeps its first error."""
         machine = machine_of()

@@ -193,4 +193,4 @@ def test_the_wait_is_that_of_the_policy():
     run = TransactionRun(policy, random=lambda: 0.0)
     run.starts("commit", 10.0)
     assert run.failed(failure(51), 11.0, can_ask_again=True) == Next("again", 0.5)
-    assert run.failed(failure(90), 12.0, can_ask_again=True) == Next("raise")
+    assert run.failed(failure(90), 12.0, can_ask_again=True) == ("raise", 0.0)
