@@ -199,6 +199,18 @@ def test_what_a_code_says_of_the_record(code, partition, known, blame, sent):
 
 
 @pytest.mark.parametrize(
+    ("is_dying", "told", "sent"), [(False, -151, "maybe"), (True, -197, "answered")]
+)
+def test_a_record_is_dropped_with_its_partition(is_dying, told, sent):
+    """When its topic is deleted: the client was not closed, as the code says."""
+    window, _ = make()
+    take(window)
+    window.on_delivery(KafkaError(KafkaError._DESTROY), message())
+    (refusal,) = window.refusals(ClientFacts(is_dying, kept_connections=True))
+    assert (told, sent) == (refusal.cause.args[0].code(), refusal.sent)
+
+
+@pytest.mark.parametrize(
     ("partition", "told"),
     [(None, KafkaError._AUTHENTICATION), (0, KafkaError._MSG_TIMED_OUT)],
 )

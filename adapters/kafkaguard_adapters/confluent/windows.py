@@ -34,6 +34,7 @@ _VOID = -1
 _TIMED_OUT = KafkaError._MSG_TIMED_OUT  # noqa: SLF001 - a documented constant
 _PURGED = KafkaError._PURGE_QUEUE  # noqa: SLF001 - a documented constant
 _PURGED_IN_FLIGHT = KafkaError._PURGE_INFLIGHT  # noqa: SLF001 - a documented constant
+_DROPPED = KafkaError._DESTROY  # noqa: SLF001 - a documented constant
 _UNKNOWN = (KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)  # noqa: SLF001 - documented constants
 
 
@@ -488,6 +489,13 @@ def _refusal(
             error = known.refused_login
     elif code == _PURGED_IN_FLIGHT:
         facts = {"blame": "client" if known.is_dying else "record", "sent": "maybe"}
+    elif code == _DROPPED and not known.is_dying:
+        # Its topic was deleted while it waited for its next attempt.
+        error = KafkaError(
+            _PURGED_IN_FLIGHT,
+            "the client dropped it with its partition, which is gone from the metadata",
+        )
+        facts = {"blame": "record", "sent": "maybe"}
     elif code == _PURGED and known.is_dying:
         # A batch without an answer goes back to the queue that was purged. A record
         # without a partition was in no batch: it waited for metadata of its topic.
