@@ -126,7 +126,7 @@ class TestABrokenMachineIsNoticed:
 
     def test_mates_are_not_sent_again(self, monkeypatch):
         """Records that are not to blame fail with the others."""
-        monkeypatch.setattr(DeliveryMachine, "_may_be_rescued", lambda *_: False)
+        monkeypatch.setattr(DeliveryMachine, "_is_rescued", lambda *_: False)
         assert "is good, and was told failed" in noticed()
 
     def test_the_policy_has_no_attempts(self, monkeypatch):
