@@ -93,6 +93,14 @@ class TestAgain:
         assert (machine.record(first), machine.record(last)) == (None, None)
         assert not machine.is_troubled
 
+    def test_a_closing_producer_keeps_no_record_that_send_refuses(self):
+        """The policy's attempts have ended, so the call raises."""
+        machine = machine_of(PATIENT, Shared(random=lambda: 0.0))
+        error = errors.for_code(19)(api="Produce")
+        assert machine.keeps(error)
+        machine.closing(0.0)
+        assert not machine.keeps(error)
+
 
 class TestSettled:
     """Outcomes, and who must look at them."""
