@@ -224,8 +224,9 @@ class DeliveryMachine:
         return self._traits.takes_back and is_held
 
     def _end_batch(self, batch: Batch, refusals: Sequence[Refusal], now: float) -> None:
-        batch.ended = "failed" if refusals else "accepted"
+        # First: a batch that has ended leaves its line if no failed record is known.
         self._accept(batch, {refusal.index for refusal in refusals})
+        batch.ended = "failed" if refusals else "accepted"
         if refusals:
             refusals = sorted(refusals, key=lambda each: each.index)
             records = self._failed_records(batch, refusals)

@@ -8,7 +8,7 @@ from kafka.errors import IllegalStateError, for_code
 from kafkaguard import Action, errors
 from kafkaguard._delivery import commands as c
 from kafkaguard._delivery.dead_letters import NO_ROOM
-from kafkaguard._delivery.facts import Place, Refusal
+from kafkaguard._delivery.facts import Place, Raw, Refusal
 from kafkaguard._delivery.judging import Judge, RefusalFacts
 from kafkaguard._delivery.report import CallbackError, DeliveryReport
 from kafkaguard._delivery.sizes import NUMBER_STEPS, headers_size
@@ -229,3 +229,17 @@ def test_a_length_is_a_byte_longer_from_each_step_on(step):
     """The steps, with which Spark counts in columns, are those of the sizes."""
     shorter, longer = (headers_size([("", bytes(n))]) for n in (step - 1, step))
     assert longer - shorter == 2
+
+
+def test_a_record_is_compared_with_its_batch_after_another_was_sent_again_with_it():
+    """The batch stays in its line until all of its failed records have an outcome."""
+    machine = machine_of()
+    (first,), again = resent(machine, begun(machine))
+    old, new = (Item(Raw(b"x", value), is_new=True) for value in (b"1:good", b"2:good"))
+    again.items += [old, new]
+    machine.sent("t", again.items[:1], 0.0)
+    refused = Refusal(old, 1, for_code(19)(), "mate", "answered")
+    told = [*machine.failed(again, [refused], 0.0), *machine.held("t", 0.0)]
+    ended = [each.record for each in told if isinstance(each, c.Settle)]
+    assert [first.token, old] == [record.token for record in ended]
+    assert ended[1].outcome.error.name == "SUPERSEDED"
