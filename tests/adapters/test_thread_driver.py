@@ -285,6 +285,21 @@ class TestSendingAgain:
         assert client.handed == [b"1", b"3"]
         until(lambda: not driver.is_held("t"))
 
+    def test_what_waits_is_taken_back_before_a_record_is_handed_over(self, build):
+        """Else the client takes back what was sent again, and its key is overtaken."""
+        client, driver = build(traits={"takes_back": True})
+        found, pause = [], threading.Event()
+
+        def take_back(_behind):
+            pause.wait(0.2)  # as on a busy machine
+            found.append(list(client.handed))
+
+        client.take_back = take_back
+        batch = client.send("t", (b"a", b"1"), (b"b", b"2"))
+        client.refuse(batch, BAD, None)
+        assert outcomes(client, driver, batch) == [FAILED, DONE]
+        assert (found, client.handed) == ([[]], [b"2"])
+
     def test_each_further_attempt_of_a_record_has_the_next_number(self, build):
         """The client does not say who is to blame: two go again, then each alone."""
         events = []

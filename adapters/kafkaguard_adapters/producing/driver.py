@@ -172,8 +172,10 @@ class ThreadDriver(DriverBase):
     def _lane_of(self, command: c.Command) -> Lane:
         """Return the thread for a command; quick commands wait for no long ones."""
         match command:
-            case c.SendNow() | c.GiveUp() | c.TakeBack():
+            case c.SendNow() | c.GiveUp():
                 return self._quick
+            case c.TakeBack(behind):  # before the next Send, or it takes that back
+                return self._lane(behind.place.topic)
             case c.HoldSends(topic) | c.AskSizeLimit(topic) | c.Send(topic):
                 return self._lane(topic)
         return self._lane(None)
