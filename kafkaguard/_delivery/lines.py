@@ -130,7 +130,6 @@ class Lines:
             for index, key in enumerate(found):
                 if key in keys and batch.may_hold(index):
                     rank = self._rank_of(batch, index)
-
                     if key not in newest or newest[key] < rank:
                         newest[key] = rank
         return newest, unknown

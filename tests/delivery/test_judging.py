@@ -16,6 +16,7 @@ from kafkaguard._delivery.judging import (
     may_be_set_aside,
 )
 from kafkaguard._delivery.records import Record
+from tests.delivery.told import traits
 from tests.delivery.world.words import PlainErrors
 
 COMPACTED, OPEN = (TopicFacts(compacted=compacted) for compacted in (True, False))
@@ -29,8 +30,7 @@ def refusal(cause, blame="record", sent="answered", **more):
 
 def judge(*, transactional=False):
     """Make the judge of a client."""
-    traits = Traits("model", 30.0, "delivery.timeout", transactional=transactional)
-    return Judge(traits, PlainErrors())
+    return Judge(traits(transactional=transactional), PlainErrors())
 
 
 def judged(cause, blame="record", sent="answered", known=None, **more):

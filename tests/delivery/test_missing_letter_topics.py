@@ -7,11 +7,11 @@ from kafka.errors import for_code
 
 from kafkaguard import Action, errors
 from kafkaguard._delivery import commands as c
-from kafkaguard._delivery.facts import Place, Raw, Refusal, Traits
-from kafkaguard._delivery.machine import DeliveryMachine
+from kafkaguard._delivery.facts import Place, Raw, Refusal
 from kafkaguard._delivery.size_limits import FRESH_S, TTL_S
+from tests.delivery.told import machine_of
 from tests.delivery.world.batches import Item, Items
-from tests.delivery.world.words import PlainErrors, PlainPolicy
+from tests.delivery.world.words import PlainPolicy
 
 DEAD = "t.dlq"
 MISSING = errors.UnknownTopicOrPartitionError("no such topic")
@@ -22,12 +22,7 @@ LIMIT = 1000
 @pytest.fixture
 def machine():
     """A machine whose policy dead-letters refused records."""
-    return DeliveryMachine(
-        Traits("model", 30.0, "delivery.timeout"),
-        PlainPolicy(on_reject="dead_letter"),
-        PlainErrors(),
-        size_alone=lambda _: None,
-    )
+    return machine_of(PlainPolicy(on_reject="dead_letter"))
 
 
 def end(machine, item, topic, code, now):
