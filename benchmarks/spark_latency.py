@@ -13,6 +13,8 @@ from rich.console import Console
 from rich.table import Table
 
 import kafkaguard.spark
+from benchmarks import empty_source
+from benchmarks.empty_source import EmptySource
 from kafkaguard.cli.spark_session import connector, spark_session
 from kafkaguard.testing import KafkaCluster
 
@@ -21,6 +23,7 @@ WARM_UP, MEASURED = 15, 40
 PARTITIONS = 2
 #: The longest time of a batch, as a multiple of the time with Spark's own sink.
 LIMITS = {"data source": 1.5, "foreach_batch": 2.5}
+EMPTY = "an empty data source in Python"
 _PATIENCE_S = 240
 
 
@@ -37,7 +40,10 @@ def writer_of(kind, spark, cluster):
     servers = cluster.bootstrap_servers
     topic, dead = cluster.create_topic(partitions=PARTITIONS), cluster.create_topic()
     policy = {"extends": "spark-sink", "dead_letter": {"topic": dead}}
-    writer = batches(spark).writeStream.option("kafka.bootstrap.servers", servers)
+    writer = batches(spark).writeStream
+    if kind == EMPTY:
+        return writer.format(empty_source.NAME)
+    writer = writer.option("kafka.bootstrap.servers", servers)
     if kind == "Spark's own":
         return writer.format("kafka").option("topic", topic)
     if kind == "data source":
@@ -75,9 +81,10 @@ def main() -> bool:
         tempfile.TemporaryDirectory() as folder,
     ):
         kafkaguard.spark.register(spark)
+        spark.dataSource.register(EmptySource)
         found = {
             kind: milliseconds(writer_of(kind, spark, cluster), Path(folder) / kind)
-            for kind in ("Spark's own", *LIMITS)
+            for kind in ("Spark's own", EMPTY, *LIMITS)
         }
     own = found["Spark's own"]
     table = Table(title=f"Adding a batch of {ROWS} rows, medians of {MEASURED}")

@@ -36,12 +36,13 @@ from kafkaguard_adapters.spark.settings import (
 from kafkaguard_adapters.spark.verdicts import record_error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from pyspark.sql import Column
 
     from kafkaguard._delivery.dialects import Dialect
+    from kafkaguard._delivery.facts import Header
     from kafkaguard._retries.machine import OnReject
     from kafkaguard_adapters.spark.driver.refused_columns import Refused
     from kafkaguard_policies import RetryPolicy
@@ -123,15 +124,14 @@ def guard_sink(
     if dropped or lettered:
         df = df.withColumn(_REASON, strongest(refused))
     if dropped:
-        df = df.where(~_is_one_of(dropped))
+        df = df.where(~_is_one_of(dropped, refused))
     if lettered:
         assert letters is not None
-        letter = _letter(plan, topic, letters, lettered, rules.dead_letter.headers)
-        is_letter = _is_one_of(lettered)
-        plan = {
-            name: F.when(is_letter, letter[name]).otherwise(column)
-            for name, column in plan.items()
-        }
+        dialect = rules.dead_letter.headers
+        letter = _letter(plan, df.columns, topic, letters, lettered, dialect)
+        is_letter = _is_one_of(lettered, refused)
+        for name, column in letter.items():
+            plan[name] = F.when(is_letter, column).otherwise(plan[name])
     guarded = df.select(*[column.alias(name) for name, column in plan.items()])
     if fatal:
         guarded = guarded.repartition(partitions, F.xxhash64("key"))
@@ -178,9 +178,11 @@ def _plan(df: DataFrame, topic: str) -> dict[str, Column]:
     return usual | {name: F.col(name) for name in own}
 
 
-def _is_one_of(refused: Iterable[Refused]) -> Column:
-    """Return a column: is a record refused for one of these reasons?"""
-    found = F.col(_REASON).isin(*_names(refused))
+def _is_one_of(some: Sequence[Refused], refused: Sequence[Refused]) -> Column:
+    """Return a column: is a record refused for one of some reasons?"""
+    if len(some) == len(refused):
+        return F.col(_REASON).isNotNull()
+    found = F.col(_REASON).isin(*_names(some))
     return F.coalesce(found, F.lit(False))
 
 
@@ -190,47 +192,67 @@ def _names(refused: Iterable[Refused]) -> list[str]:
 
 def _letter(
     plan: Mapping[str, Column],
+    columns: Collection[str],
     topic: str,
     letters: str,
     refused: Iterable[Refused],
     dialect: Dialect,
 ) -> dict[str, Column]:
-    """Return the columns of a dead letter."""
-    is_large = F.col(_REASON) == str(Reason.TOO_LARGE)
-    cut = F.substring(plan["value"], 1, CUT_BYTES)
-    size = _header(VALUE_BYTES, F.octet_length(plan["value"]))
-    headers = [F.transform(plan["headers"], _named), F.array()]
-    parts = [
-        F.coalesce(*[each.cast(_HEADERS) for each in headers]),
-        _why(topic, _names(refused), dialect),
-        _only(is_large, size),
-    ]
-    if "partition" in plan:
+    """Return the columns of a dead letter; those that differ from the record's.
+
+    Each call of a Spark function asks the JVM several times, so there are few.
+    """
+    reasons = _names(refused)
+    letter = {"topic": F.lit(letters)}
+    parts = [_why(topic, reasons, dialect)]
+    if "headers" in columns:
+        own = F.transform(plan["headers"], _named)
+        parts.insert(0, F.coalesce(own, F.array().cast(_HEADERS)))
+    if Reason.TOO_LARGE in reasons:
+        is_large = F.col(_REASON) == str(Reason.TOO_LARGE)
+        cut = F.substring(plan["value"], 1, CUT_BYTES)
+        letter["value"] = F.when(is_large, cut).otherwise(plan["value"])
+        size = _header(VALUE_BYTES, F.octet_length(plan["value"]))
+        parts.append(_only(is_large, size))
+    if "partition" in columns:
+        letter["partition"] = F.lit(None).cast("int")
         meant = _meant(plan["partition"], dialect)
         parts.append(_only(plan["partition"] >= 0, meant))
-    return {
-        "topic": F.lit(letters),
-        "key": plan["key"],
-        "value": F.when(is_large, cut).otherwise(plan["value"]),
-        "headers": F.concat(*parts),
-        "partition": F.lit(None).cast("int"),
-    }
+    letter["headers"] = F.concat(*parts) if len(parts) > 1 else parts[0]
+    return letter
 
 
-def _why(topic: str, reasons: Iterable[str], dialect: Dialect) -> Column:
+def _why(topic: str, reasons: Sequence[str], dialect: Dialect) -> Column:
     """Return the headers with the reason of a refusal."""
-    said: Column = F.array().cast(_HEADERS)
-    for reason in reasons:
-        known = reason_headers(
-            reason,
-            topic=topic,
-            error=record_error(Reason(reason), topic),
-            dialect=dialect,
+    said = [
+        _constant(
+            reason_headers(
+                reason,
+                topic=topic,
+                error=record_error(Reason(reason), topic),
+                dialect=dialect,
+            )
         )
-        texts = [(name, F.lit((value or b"").decode())) for name, value in known]
-        made = F.array(*[_header(name, text) for name, text in texts])
-        said = F.when(F.col(_REASON) == reason, made).otherwise(said)
-    return said
+        for reason in reasons
+    ]
+    why = said[0]
+    for reason, headers in zip(reasons[1:], said[1:], strict=True):
+        why = F.when(F.col(_REASON) == reason, headers).otherwise(why)
+    return why
+
+
+def _constant(headers: Iterable[Header]) -> Column:
+    """Return an array of headers that are the same for all records."""
+    structs = [
+        f"named_struct('key', cast({_hex(name.encode())} as string), "
+        f"'value', {'cast(null as binary)' if value is None else _hex(value)})"
+        for name, value in headers
+    ]
+    return F.expr(f"array({', '.join(structs)})")
+
+
+def _hex(text: bytes) -> str:
+    return f"X'{text.hex()}'"
 
 
 def _meant(partition: Column, dialect: Dialect) -> Column:

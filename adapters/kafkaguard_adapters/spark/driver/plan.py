@@ -97,6 +97,8 @@ def _checked(
         if "raise" not in settings.policy.ways_of_rejecting:
             return None
         return F.when(row_check(df.columns, settings), F.col("value"))
+    if not any(_is_fatal(reason, settings) for reason in Reason):
+        return None
     known = KnownTopics(settings, topics)
     refused = refused_columns(
         df.columns,

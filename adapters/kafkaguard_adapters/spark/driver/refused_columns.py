@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import reduce
-from operator import add
 from typing import TYPE_CHECKING, NamedTuple
 
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
@@ -124,48 +122,44 @@ def is_nameless(header: Column) -> Column:
 
 def record_size(columns: Sequence[str]) -> Column:
     """Count the bytes of key, value and headers."""
-    size = F.lit(0)
-    for name in {"key", "value"} & set(columns):
-        size += _length(F.col(name))
+    parts = [_length(name) for name in ("key", "value") if name in columns]
     if "headers" in columns:
-        size += F.coalesce(F.aggregate("headers", F.lit(0), _add_header), F.lit(0))
-    return size
+        added = f"total + {_length('header.key')} + {_length('header.value')}"
+        parts.append(f"coalesce({_over_headers('0', added)}, 0)")
+    return F.expr(" + ".join(parts))
 
 
 def batch_bytes(columns: Sequence[str]) -> Column:
     """Count the bytes of an uncompressed batch with this record only."""
-    record = F.lit(FIXED_BYTES)
-    for name in ("key", "value"):
-        record += _field(F.col(name)) if name in columns else F.lit(1)
+    parts = [str(FIXED_BYTES)]
+    parts += [_field(n) if n in columns else "1" for n in ("key", "value")]
     if "headers" in columns:
-        own = F.aggregate("headers", _number(F.size("headers")), _add_fields)
-        record += F.coalesce(own, F.lit(1))
+        added = f"total + {_field('header.key')} + {_field('header.value')}"
+        own = _over_headers(_number("size(headers)"), added)
+        parts.append(f"coalesce({own}, 1)")
     else:
-        record += F.lit(1)
-    return record + _number(record) + F.lit(BATCH_HEADER_BYTES)
+        parts.append("1")
+    record = f"({' + '.join(parts)})"
+    return F.expr(f"{record} + {_number(record)} + {BATCH_HEADER_BYTES}")
 
 
 _SIZES = {"record": record_size, "batch": batch_bytes}
 
 
-def _add_fields(total: Column, header: Column) -> Column:
-    return total + _field(header["key"]) + _field(header["value"])
+def _over_headers(start: str, added: str) -> str:
+    return f"aggregate(headers, {start}, (total, header) -> {added})"
 
 
-def _field(column: Column) -> Column:
+def _field(name: str) -> str:
     """Count the bytes of a field and of its length; null has a length, too."""
-    return _length(column) + _number(_length(column))
+    return f"{_length(name)} + {_number(_length(name))}"
 
 
-def _number(length: Column) -> Column:
+def _number(length: str) -> str:
     """Count the bytes of a number in Kafka's record format (a varint)."""
-    longer = [(length >= F.lit(step)).cast("int") for step in NUMBER_STEPS]
-    return reduce(add, longer, F.lit(1))
+    longer = [f"cast({length} >= {step} as int)" for step in NUMBER_STEPS]
+    return f"1 + {' + '.join(longer)}"
 
 
-def _add_header(total: Column, header: Column) -> Column:
-    return total + _length(header["key"]) + _length(header["value"])
-
-
-def _length(column: Column) -> Column:
-    return F.coalesce(F.octet_length(column), F.lit(0))
+def _length(name: str) -> str:
+    return f"coalesce(octet_length({name}), 0)"
