@@ -29,7 +29,7 @@ ROUNDS = 7
 OWN = "Spark's own"
 EMPTY = "an empty data source in Python"
 #: The longest time of each way, as a multiple of Spark's own sink.
-COLD = {EMPTY: None, "data source": 0.8}
+COLD = {EMPTY: None, "data source": 0.8, "write, dead letters": None}
 WARM = {"data source": 1.0, "write, dead letters": 1.1, "guard_sink": 1.05}
 _SINKS = {"data source": "kafkaguard", EMPTY: empty_source.NAME}
 

@@ -44,7 +44,9 @@ def environment(folder: Path, version: str) -> Path:
         command = [str(python), "-m", "pip", "install", "-q", f"pyspark=={version}"]
         subprocess.run(command, check=True, timeout=_INSTALL_S)
         (site,) = home.glob("lib/python*/site-packages")
-        (site / "shared.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
+        # Also the .pth files there: kafkaguard itself is installed by one.
+        others = sysconfig.get_paths()["purelib"]
+        (site / "shared.pth").write_text(f"import site; site.addsitedir({others!r})\n")
     return python
 
 
