@@ -4,7 +4,8 @@ A thread that has a fact calls the machine under the lock and queues the command
 the machine returns. Other threads execute the commands without the lock: one for each
 topic with records to send again, one for commands about the client itself, one for
 commands that end quickly, one to close dead clients, and one for the application's
-code. None of these threads exists while nothing fails.
+code. None of these threads exists while nothing fails. One more, the watch thread,
+runs while batches are open: it reports to the machine that a batch is overdue.
 """
 
 from __future__ import annotations

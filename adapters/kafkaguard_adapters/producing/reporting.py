@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class ReportingShell:
-    """A shell that reports to its driver: ``listen``, the same for every client."""
+    """Base class: stores the driver's callbacks."""
 
     def listen(
         self,
