@@ -135,7 +135,7 @@ class Client:
 
     # --- what the driver tells ----------------------------------------------------
 
-    def listen(self, began, accepted, failed, died, fault):
+    def listen(self, *, began, accepted, failed, died, fault):
         """Keep who is told."""
         self.began, self.accepted, self.failed = began, accepted, failed
         self.died, self.fault = died, fault
@@ -631,7 +631,7 @@ class TestFaultsOfOurs:
         client, driver = build()
         client.failed(None, [])
         driver.outside.wait(time.monotonic() + LONG_S)
-        assert "a batch could not be tracked; it is sent" in caplog.text
+        assert "the guard could not process the fact 'failed'" in caplog.text
 
     def test_a_client_keeps_no_driver_alive(self):
         """One that nobody uses any more is told nothing."""

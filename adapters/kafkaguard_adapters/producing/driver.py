@@ -80,8 +80,13 @@ class ThreadDriver(DriverBase):
         #: Whether this process is a forked child, to which nothing is reported.
         self.is_inherited = False
         self.watch = Watch(self._next_due, self._tick)
-        facts = ("_began", "_accepted", "_failed", "_died", "_fault")
-        shell.listen(*map(self._weakly, facts))
+        shell.listen(
+            began=self._weakly(ThreadDriver._began),
+            accepted=self._weakly(ThreadDriver._accepted),
+            failed=self._weakly(ThreadDriver._failed),
+            died=self._weakly(ThreadDriver._died),
+            fault=self._weakly(ThreadDriver._fault),
+        )
 
     # --- facts from the client ----------------------------------------------------
 
@@ -458,17 +463,18 @@ class ThreadDriver(DriverBase):
         self.outside.failed(what, error)
         self.outside.start()
 
-    def _weakly(self, name: str) -> Callable[..., None]:
+    def _weakly(self, method: Callable[..., None]) -> Callable[..., None]:
         """Wrap a method for the client: no strong reference to the driver, no raise."""
         this = weakref.ref(self)
+        fact = method.__name__.strip("_")
 
         def call(*what: Any) -> None:
             driver = this()
             if driver is None:
                 return
             try:
-                getattr(driver, name)(*what)
+                method(driver, *what)
             except Exception as error:  # noqa: BLE001 - a send must not fail for it
-                driver._fault("a batch could not be tracked; it is sent", error)  # noqa: SLF001 - a method of the same class
+                driver._fault(f"the guard could not process the fact {fact!r}", error)  # noqa: SLF001 - a method of the same class
 
         return call

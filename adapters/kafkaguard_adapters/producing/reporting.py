@@ -15,6 +15,7 @@ class ReportingShell:
 
     def listen(
         self,
+        *,
         began: Callable[[Batch], object],
         accepted: Callable[[Batch], object],
         failed: Callable[[Batch, Sequence[Refusal]], object],

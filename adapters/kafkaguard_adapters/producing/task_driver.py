@@ -71,7 +71,13 @@ class TaskDriver(DriverBase):
         self._timer_due = 0.0
         #: Futures of the coroutines that wait for a change of the machine.
         self._waiters: set[asyncio.Future[None]] = set()
-        shell.listen(self._began, self._accepted, self._failed, self._died, self.fault)
+        shell.listen(
+            began=self._began,
+            accepted=self._accepted,
+            failed=self._failed,
+            died=self._died,
+            fault=self.fault,
+        )
 
     # --- facts ------------------------------------------------------------------------
 
