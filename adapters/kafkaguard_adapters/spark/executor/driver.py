@@ -272,7 +272,10 @@ class WindowDriver:
         return window
 
     def _ended(self, window: SentRecords) -> Sequence[Command]:
-        """Report to the machine which records of a window failed."""
+        """Report to the machine which records of a window failed.
+
+        After a refused null key the topic is looked up first: it may be compacted now.
+        """
         refusals = tuple(window.refusals())
         if any(r.null_key and r.cause.code() in _OF_NULL_KEYS for r in refusals):
             self._known.look_again(window.place.topic)
