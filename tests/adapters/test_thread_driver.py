@@ -633,6 +633,18 @@ class TestFaultsOfOurs:
         driver.outside.wait(time.monotonic() + LONG_S)
         assert "the guard could not process the fact 'failed'" in caplog.text
 
+    def test_a_refused_record_spoils_its_transaction_under_the_lock(self, build):
+        """Another thread may report the failure of a record meanwhile."""
+        _, driver = build(traits={"transactional": True})
+        error = InvalidRecordError()
+        spoils = threading.Thread(target=driver.spoil_transaction, args=(error,))
+        with driver._changed:
+            spoils.start()
+            spoils.join(0.05)
+            assert driver.machine.transaction_failure is None
+        spoils.join(LONG_S)
+        assert driver.machine.transaction_failure is error
+
     def test_a_client_keeps_no_driver_alive(self):
         """One that nobody uses any more is told nothing."""
         client = Client()

@@ -54,8 +54,10 @@ class ThreadDriver(DriverBase):
         view: The cluster view for the guard's own requests.
 
     Attributes:
-        machine: The state machine. Its methods are called under the lock; ``holds`` is
-            read without it.
+        machine: The state machine. All methods that report a fact are called under the
+            lock. Without it are only the reads of one value: ``holds``, ``on_reject``,
+            ``keeps``, ``seconds``, ``is_troubled``, ``failed_and_open``, ``has_hole``
+            and ``transaction_failure``.
         outside: Calls the application's code.
     """
 
@@ -149,6 +151,11 @@ class ThreadDriver(DriverBase):
         with self._changed:
             self._queue(self.machine.raised(error))
         self.outside.work_here()
+
+    def spoil_transaction(self, error: KafkaGuardError) -> None:
+        """Report that a record of the transaction was never handed over."""
+        with self._changed:
+            self.machine.spoil_transaction(error)
 
     # --- commands -----------------------------------------------------------------
 

@@ -118,6 +118,10 @@ class TaskDriver(DriverBase):
         """Report that ``send`` raises an error."""
         self._execute_all(self.machine.raised(error))
 
+    def spoil_transaction(self, error: KafkaGuardError) -> None:
+        """Report that a record of the transaction was never handed over."""
+        self.machine.spoil_transaction(error)
+
     def fault(self, what: str, error: BaseException) -> None:
         """Log a bug of the guard."""
         self._loop.call_soon(_log_fault, what, error)
