@@ -1,8 +1,10 @@
 """Commands of the delivery machine, which a driver executes.
 
-A driver executes commands in order, without its lock. A command marked *reply* may take
-long; the driver reports its result by calling the named method. At any time at most one
-such command is running for each topic, and one for the client.
+``Settle``, ``ForgetFacts``, ``Tell`` and ``Warn`` take effect at once, under the lock
+of the driver. It executes the others without its lock, in order for each topic and for
+the client; ``SendNow`` and ``GiveUp`` wait for no other command. A command marked
+*reply* may take long; the driver reports its result by calling the named method. At any
+time at most one such command is running for each topic, and one for the client.
 """
 
 from __future__ import annotations

@@ -151,7 +151,7 @@ class Batch:
     def waits(self) -> bool:
         """Whether it waits, in a working client, for a leader or a connection.
 
-        Called when its time is over. By then a client gives up such a batch by itself.
+        Called when the batch is overdue. Most clients have failed it by then: False.
         """
         return False
 

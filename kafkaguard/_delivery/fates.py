@@ -66,8 +66,8 @@ class Fates:
     Attributes:
         attempts: The policy's attempts and waits; the machine sets it.
         open: The records that are not settled.
-        transaction_failure: The first failure of a record of a transaction that is not
-            only the failure of its batch, if there is one.
+        transaction_failure: The error for which the transaction must abort: the first
+            one that is not only a mate's, if there is one.
         has_hole: A record of a transaction failed in flight.
     """
 

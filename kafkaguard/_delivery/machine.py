@@ -224,7 +224,8 @@ class DeliveryMachine:
         return self._traits.takes_back and is_held
 
     def _end_batch(self, batch: Batch, refusals: Sequence[Refusal], now: float) -> None:
-        # First: a batch that has ended leaves its line if no failed record is known.
+        # Before `ended` is set: `_shorten` would drop the batch from its line before
+        # its failed records are known.
         self._accept(batch, {refusal.index for refusal in refusals})
         batch.ended = "failed" if refusals else "accepted"
         if refusals:

@@ -117,6 +117,7 @@ class Shell(Protocol):
 
     def listen(
         self,
+        *,
         began: Callable[[Batch], object],
         accepted: Callable[[Batch], object],
         failed: Callable[[Batch, Sequence[Refusal]], object],

@@ -135,7 +135,7 @@ class Client:
 
     # --- what the driver tells ----------------------------------------------------
 
-    def listen(self, began, accepted, failed, died, fault):
+    def listen(self, *, began, accepted, failed, died, fault):
         """Keep who is told."""
         self.began, self.accepted, self.failed = began, accepted, failed
         self.died, self.fault = died, fault
@@ -631,7 +631,19 @@ class TestFaultsOfOurs:
         client, driver = build()
         client.failed(None, [])
         driver.outside.wait(time.monotonic() + LONG_S)
-        assert "a batch could not be tracked; it is sent" in caplog.text
+        assert "the guard could not process the fact 'failed'" in caplog.text
+
+    def test_a_refused_record_spoils_its_transaction_under_the_lock(self, build):
+        """Another thread may report the failure of a record meanwhile."""
+        _, driver = build(traits={"transactional": True})
+        error = InvalidRecordError()
+        spoils = threading.Thread(target=driver.spoil_transaction, args=(error,))
+        with driver._changed:
+            spoils.start()
+            spoils.join(0.05)
+            assert driver.machine.transaction_failure is None
+        spoils.join(LONG_S)
+        assert driver.machine.transaction_failure is error
 
     def test_a_client_keeps_no_driver_alive(self):
         """One that nobody uses any more is told nothing."""

@@ -18,6 +18,8 @@ from kafkaguard_adapters.confluent.shell import ConfluentShell
 from tests.confluent.test_windows import message
 
 LONG_S = 60.0
+#: What a shell reports to its driver.
+FACTS = ("began", "accepted", "failed", "died", "fault")
 CONFIG = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
 
 
@@ -59,7 +61,7 @@ def shell(client, monkeypatch):
     settings = ProducerSettings(CONFIG)
     builder = SimpleNamespace(can_build=False)
     made = ConfluentShell(client, builder, settings, Callbacks(print), lambda _: None)
-    made.listen(*[lambda *_: None] * 5)
+    made.listen(**dict.fromkeys(FACTS, lambda *_: None))
     made.use(SimpleNamespace(is_troubled=False), None)
     return made
 
@@ -106,13 +108,12 @@ def test_records_that_the_client_never_reports_hide_no_reported_failure(
     """Of three records one is delivered, one has failed, and one is lost track of."""
     monkeypatch.setattr(shell_module, "STOP_S", 0.0)
     told, faults = [], []
-    nothing = [lambda *_: None] * 2
-    shell.listen(
-        *nothing,
-        lambda batch, refusals: told.extend((r.index, r.sent) for r in refusals),
-        lambda *_: None,
-        lambda what, error: faults.append(what),
+    listeners = dict.fromkeys(FACTS, lambda *_: None)
+    listeners["failed"] = lambda _, refusals: told.extend(
+        (r.index, r.sent) for r in refusals
     )
+    listeners["fault"] = lambda what, _: faults.append(what)
+    shell.listen(**listeners)
     window = shell.window("t", lambda topic: False)
     for number in range(3):
         window.mark(next(window.slots), b"k", b"%d" % number)

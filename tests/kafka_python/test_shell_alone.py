@@ -241,11 +241,11 @@ class Told:
         self.began, self.accepted, self.failed = [], [], []
         self.died, self.faults = [], []
         self.shell.listen(
-            self.began.append,
-            self.accepted.append,
-            lambda *what: self.failed.append(what),
-            lambda *what: self.died.append(what),
-            lambda *what: self.faults.append(what),
+            began=self.began.append,
+            accepted=self.accepted.append,
+            failed=lambda *what: self.failed.append(what),
+            died=lambda *what: self.died.append(what),
+            fault=lambda *what: self.faults.append(what),
         )
 
 

@@ -8,6 +8,7 @@ from confluent_kafka import KafkaError
 
 from kafkaguard import errors as e
 from kafkaguard._delivery.dead_letters import Reason, read_headers
+from kafkaguard._delivery.machine import DeliveryMachine
 from kafkaguard._delivery.sizes import batch_size
 from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
 from kafkaguard_adapters.spark.executor import delivery as delivery_module
@@ -240,6 +241,22 @@ def test_after_a_refused_key_the_topic_is_looked_up_again(task):
     assert one.sender.of("latest") == [(b"k", b"v")]
     assert Brokers.asked.count("latest") == 1
     assert counts.resent == 0
+
+
+def test_the_machine_judges_by_facts_that_were_looked_up_before(task, monkeypatch):
+    """It knows that the topic is compacted now, and asks no broker itself."""
+    one = task(policy=letters_to(DEAD))
+    failed, asked = DeliveryMachine.failed, []
+
+    def watched(machine, *what):
+        asked.append(list(Brokers.asked))
+        out = failed(machine, *what)
+        assert Brokers.asked == asked[-1]
+        return out
+
+    monkeypatch.setattr(DeliveryMachine, "failed", watched)
+    one.run([KEYLESS, ("latest", "k", "v")])
+    assert asked[0] == ["latest"]
 
 
 @pytest.mark.parametrize(("code", "key"), [(DENIED, None), (INVALID_RECORD, "k")])

@@ -200,7 +200,8 @@ class AIOKafkaShell(ReportingShell):
                 batch.whole.left = sum(isinstance(r.token, Slot) for r in refusals)
             self._report_failed(batch, refusals)
         except Exception as error:  # noqa: BLE001 - the client's sender must not end
-            self._fault("a batch could not be tracked", error)
+            why = "the guard could not process a failed batch; its records fail"
+            self._fault(why, error)
             self._fail_bluntly(batch, cause)
 
     def _fail_bluntly(self, batch: SourceBatch, cause: BaseException) -> None:

@@ -103,7 +103,7 @@ class Transactions:
         Java's producer does the same: it then refuses the commit.
         """
         if self._shell.is_transactional and self._is_open:
-            self._driver.machine.spoil_transaction(error)
+            self._driver.spoil_transaction(error)
 
     def error_of(self, error: Exception, topic: str) -> KafkaGuardError:
         """Return the error for a record that the client did not accept."""

@@ -209,10 +209,14 @@ class ConfluentShell(ReportingShell):
         Nothing is waited for: a send that already has a place in a window counts as
         pending in that window.
         """
+        self._close_windows(topic)
+        return True
+
+    def _close_windows(self, topic: str | None = None) -> None:
+        """Close the windows of a topic for new records; None: all windows."""
         for window in list(self.windows.values()):
             if topic in (None, window.place.topic):
                 self.close_window(window)
-        return True
 
     def open_windows(self) -> list[Window]:
         """List the windows that have not ended."""
@@ -446,7 +450,7 @@ class ConfluentShell(ReportingShell):
     def shut(self) -> None:
         """Accept no more records, and drop the records that are still in the queue."""
         self._is_dying = True
-        self.wait_for_sends(None, 0.0)
+        self._close_windows()
         self._purge(in_flight=False)
 
     def hear_out(self, until: float) -> None:
@@ -456,7 +460,7 @@ class ConfluentShell(ReportingShell):
     def stop(self) -> None:
         """Stop the client; its pending records fail."""
         self._is_dying = True
-        self.wait_for_sends(None, 0.0)
+        self._close_windows()
         for window in list(self._again.values()):
             self.close_window(window)
         end = _now() + STOP_S

@@ -123,7 +123,7 @@ class Transactions:
         Java's producer does the same: it then refuses the commit.
         """
         if self._is_open and self._unanswered is None:
-            self._driver.machine.spoil_transaction(error)
+            self._driver.spoil_transaction(error)
 
     def error_of(self, error: KafkaException, topic: str) -> KafkaGuardError | None:
         """Return the error for a record outside a sound transaction; None: it is in."""

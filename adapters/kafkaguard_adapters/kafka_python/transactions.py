@@ -98,7 +98,7 @@ class Transactions:
         if self._shell.is_transactional and reading.is_in_transaction(
             self._shell.producer
         ):
-            self._driver.machine.spoil_transaction(error)
+            self._driver.spoil_transaction(error)
 
     def has_failed(self) -> bool:
         """Return whether the transaction can only be aborted."""

@@ -4,7 +4,8 @@ A thread that has a fact calls the machine under the lock and queues the command
 the machine returns. Other threads execute the commands without the lock: one for each
 topic with records to send again, one for commands about the client itself, one for
 commands that end quickly, one to close dead clients, and one for the application's
-code. None of these threads exists while nothing fails.
+code. None of these threads exists while nothing fails. One more, the watch thread,
+runs while batches are open: it reports to the machine that a batch is overdue.
 """
 
 from __future__ import annotations
@@ -53,8 +54,10 @@ class ThreadDriver(DriverBase):
         view: The cluster view for the guard's own requests.
 
     Attributes:
-        machine: The state machine. Its methods are called under the lock; ``holds`` is
-            read without it.
+        machine: The state machine. All methods that report a fact are called under the
+            lock. Without it are only the reads of one value: ``holds``, ``on_reject``,
+            ``keeps``, ``seconds``, ``is_troubled``, ``failed_and_open``, ``has_hole``
+            and ``transaction_failure``.
         outside: Calls the application's code.
     """
 
@@ -79,8 +82,13 @@ class ThreadDriver(DriverBase):
         #: Whether this process is a forked child, to which nothing is reported.
         self.is_inherited = False
         self.watch = Watch(self._next_due, self._tick)
-        facts = ("_began", "_accepted", "_failed", "_died", "_fault")
-        shell.listen(*map(self._weakly, facts))
+        shell.listen(
+            began=self._weakly(ThreadDriver._began),
+            accepted=self._weakly(ThreadDriver._accepted),
+            failed=self._weakly(ThreadDriver._failed),
+            died=self._weakly(ThreadDriver._died),
+            fault=self._weakly(ThreadDriver._fault),
+        )
 
     # --- facts from the client ----------------------------------------------------
 
@@ -143,6 +151,11 @@ class ThreadDriver(DriverBase):
         with self._changed:
             self._queue(self.machine.raised(error))
         self.outside.work_here()
+
+    def spoil_transaction(self, error: KafkaGuardError) -> None:
+        """Report that a record of the transaction was never handed over."""
+        with self._changed:
+            self.machine.spoil_transaction(error)
 
     # --- commands -----------------------------------------------------------------
 
@@ -457,17 +470,18 @@ class ThreadDriver(DriverBase):
         self.outside.failed(what, error)
         self.outside.start()
 
-    def _weakly(self, name: str) -> Callable[..., None]:
+    def _weakly(self, method: Callable[..., None]) -> Callable[..., None]:
         """Wrap a method for the client: no strong reference to the driver, no raise."""
         this = weakref.ref(self)
+        fact = method.__name__.strip("_")
 
         def call(*what: Any) -> None:
             driver = this()
             if driver is None:
                 return
             try:
-                getattr(driver, name)(*what)
+                method(driver, *what)
             except Exception as error:  # noqa: BLE001 - a send must not fail for it
-                driver._fault("a batch could not be tracked; it is sent", error)  # noqa: SLF001 - a method of the same class
+                driver._fault(f"the guard could not process the fact {fact!r}", error)  # noqa: SLF001 - a method of the same class
 
         return call

@@ -11,10 +11,11 @@ if TYPE_CHECKING:
 
 
 class ReportingShell:
-    """A shell that reports to its driver: ``listen``, the same for every client."""
+    """Base class: stores the driver's callbacks."""
 
     def listen(
         self,
+        *,
         began: Callable[[Batch], object],
         accepted: Callable[[Batch], object],
         failed: Callable[[Batch, Sequence[Refusal]], object],

@@ -71,7 +71,13 @@ class TaskDriver(DriverBase):
         self._timer_due = 0.0
         #: Futures of the coroutines that wait for a change of the machine.
         self._waiters: set[asyncio.Future[None]] = set()
-        shell.listen(self._began, self._accepted, self._failed, self._died, self.fault)
+        shell.listen(
+            began=self._began,
+            accepted=self._accepted,
+            failed=self._failed,
+            died=self._died,
+            fault=self.fault,
+        )
 
     # --- facts ------------------------------------------------------------------------
 
@@ -111,6 +117,10 @@ class TaskDriver(DriverBase):
     def raised(self, error: KafkaGuardError) -> None:
         """Report that ``send`` raises an error."""
         self._execute_all(self.machine.raised(error))
+
+    def spoil_transaction(self, error: KafkaGuardError) -> None:
+        """Report that a record of the transaction was never handed over."""
+        self.machine.spoil_transaction(error)
 
     def fault(self, what: str, error: BaseException) -> None:
         """Log a bug of the guard."""

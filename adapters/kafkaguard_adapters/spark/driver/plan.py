@@ -1,6 +1,6 @@
 """The plan of a write: checks, a shuffle, the requested order.
 
-If none of the three is requested, there is no shuffle.
+Without checks, ``partitions`` or ``order_by`` there is no shuffle.
 
 Spark finishes all tasks before a shuffle before it starts those after it. So if a
 refused record fails the job, the check before the shuffle fails it before anything is

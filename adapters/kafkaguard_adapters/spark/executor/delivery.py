@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
     from kafkaguard_adapters.spark.settings import SinkSettings
 
-#: Most records and bytes between two flushes, which are kept for a failure.
+#: A window ends at so many records or bytes; they are kept in memory until then.
 WINDOW_RECORDS = 500_000
 WINDOW_BYTES = 64 * 1024 * 1024
 

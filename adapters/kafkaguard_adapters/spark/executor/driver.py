@@ -224,34 +224,44 @@ class WindowDriver:
         """
         self._attempts.begin()
         left: list[FailedRecord] = []
-        while any(self._attempts.may_be_tried(failure) for failure in failed):
-            late: list[FailedRecord] = []
-            if self._settings.policy.rescue != "any_order":
-                late, failed = overtaken(records, failed)
-            again = [
-                failure for failure in failed if self._attempts.may_be_tried(failure)
-            ]
-            left += late
-            left += [each for each in failed if not self._attempts.may_be_tried(each)]
-            failed = []
-            if again:
-                try:
-                    self._attempts.wait(again)
-                except KafkaGuardError as error:
-                    if missing := self._missing_topic(again):
-                        missing.add_note("; ".join(error.__notes__))
-                        raise missing from error
-                    raise
-                records = [record for _, record in again]
-                self._sender.produce(records)
-                self._sender.flush()
-                failed = self._sender.take_failed()
-                if len(failed) < len(again):
-                    self._attempts.succeeded()
-        left += failed
+        while failed:
+            again, others = self._split(failed, records)
+            left += others
+            records = [record for _, record in again]
+            failed = self._attempt(again) if again else []
         if missing := self._missing_topic(left):
             raise missing
         return left
+
+    def _split(
+        self, failed: list[FailedRecord], records: Sequence[Record]
+    ) -> tuple[list[FailedRecord], list[FailedRecord]]:
+        """Separate the failures that the policy tries again from the others."""
+        may_be_tried = self._attempts.may_be_tried
+        if not any(map(may_be_tried, failed)):
+            return [], failed
+        late: list[FailedRecord] = []
+        if self._settings.policy.rescue != "any_order":
+            late, failed = overtaken(records, failed)
+        again = [failure for failure in failed if may_be_tried(failure)]
+        return again, late + [each for each in failed if not may_be_tried(each)]
+
+    def _attempt(self, again: Sequence[FailedRecord]) -> list[FailedRecord]:
+        """Send records again after the policy's wait; return those that have failed."""
+        try:
+            self._attempts.wait(again)
+        except KafkaGuardError as error:
+            missing = self._missing_topic(again)
+            if missing is None:
+                raise
+            missing.add_note("; ".join(error.__notes__))
+            raise missing from error
+        self._sender.produce([record for _, record in again])
+        self._sender.flush()
+        failed = self._sender.take_failed()
+        if len(failed) < len(again):
+            self._attempts.succeeded()
+        return failed
 
     def _missing_topic(self, failed: Sequence[FailedRecord]) -> KafkaGuardError | None:
         """Return the error of a topic that was deleted meanwhile, or None."""
@@ -272,7 +282,10 @@ class WindowDriver:
         return window
 
     def _ended(self, window: SentRecords) -> Sequence[Command]:
-        """Report to the machine which records of a window failed."""
+        """Report to the machine which records of a window failed.
+
+        After a refused null key the topic is looked up first: it may be compacted now.
+        """
         refusals = tuple(window.refusals())
         if any(r.null_key and r.cause.code() in _OF_NULL_KEYS for r in refusals):
             self._known.look_again(window.place.topic)

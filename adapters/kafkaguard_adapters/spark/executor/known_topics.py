@@ -84,15 +84,21 @@ class KnownTopics:
         """Return whether a record without a key is refused before it is sent."""
         return self._settings.refuses_null_keys and bool(self.compacted(topic))
 
-    def facts(self, topic: str | None) -> TopicFacts | None:
-        """Return the facts about a topic that verdicts use."""
-        return None if topic is None else self._find(topic).facts
+    def facts(self, topic: str) -> TopicFacts | None:
+        """Return the known facts about a topic that verdicts use, without a look-up."""
+        found = self._topics.get(topic)
+        return None if found is None else found.facts
 
-    def look_again(self, topic: str | None) -> None:
-        """Drop a topic's facts, once: an answer of a broker contradicts them."""
-        if topic is not None and topic not in self._looked_again:
+    def look_again(self, topic: str) -> None:
+        """Look a topic up again, once: an answer of a broker contradicts its facts.
+
+        Raises:
+            KafkaGuardError: The topic does not exist, or no broker answers.
+        """
+        if topic not in self._looked_again:
             self._looked_again.add(topic)
             self._topics.pop(topic, None)
+            self._find(topic)
 
     def renew(self) -> bool:
         """Look up the topic of a stream again, once, before a record is refused.
