@@ -6,6 +6,7 @@ import json
 import logging
 import pickle
 from collections import Counter
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pytest
@@ -18,6 +19,7 @@ from kafkaguard_adapters.spark import policy as policy_module
 from kafkaguard_adapters.spark.driver.counting import make_report
 from kafkaguard_adapters.spark.driver.options import from_options
 from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
+from kafkaguard_adapters.spark.executor import known_topics
 from kafkaguard_adapters.spark.executor.arrow import Columns, Record
 from kafkaguard_adapters.spark.executor.attempts import WindowAttempts
 from kafkaguard_adapters.spark.executor.driver import WindowDriver
@@ -417,3 +419,19 @@ def test_null_keys_are_left_to_the_broker_where_the_policy_says_so():
         settings = settings_of({"null_key": word})
         known = KnownTopics(settings, {"t": SinkTopic("t", 1, compacted=True)})
         assert known.refuses_null_keys("t") is refuses
+
+
+@pytest.mark.parametrize(
+    ("shown", "declared", "known"),
+    [(None, True, True), (None, None, None), (False, True, False)],
+)
+def test_what_was_declared_counts_after_another_look_up(
+    monkeypatch, shown, declared, known
+):
+    """Unless the cluster shows something else now."""
+    topic = SinkTopic("t", 1, compacted=shown)
+    kept = SimpleNamespace(find=lambda _, **__: {"t": topic})
+    monkeypatch.setattr(known_topics, "kept_for", lambda _: kept)
+    one = KnownTopics(settings_of(compacted=declared), {})
+    one.look_again("t")
+    assert one.compacted("t") is known

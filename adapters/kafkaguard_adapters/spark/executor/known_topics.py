@@ -92,13 +92,17 @@ class KnownTopics:
     def look_again(self, topic: str) -> None:
         """Look a topic up again, once: an answer of a broker contradicts its facts.
 
+        What the caller declares counts only if the cluster does not show it.
+
         Raises:
             KafkaGuardError: The topic does not exist, or no broker answers.
         """
         if topic not in self._looked_again:
             self._looked_again.add(topic)
             self._topics.pop(topic, None)
-            self._find(topic)
+            found, declared = self._find(topic), self._settings.compacted
+            if topic == self._settings.topic and found.compacted is None:
+                self._topics[topic] = as_declared(found, declared)
 
     def renew(self) -> bool:
         """Look up the topic of a stream again, once, before a record is refused.
