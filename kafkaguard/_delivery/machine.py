@@ -131,6 +131,8 @@ class DeliveryMachine:
         #: Records in flight whose dying client gave them up, by their batch.
         self._unanswered: dict[Batch, list[Record]] = {}
         self._is_closing = self._has_given_up = False
+        #: How many transactions have ended: the number of the one that is open.
+        self.transactions_ended = 0
 
     def _emit(self, command: Command) -> None:
         self._out.append(command)
@@ -769,8 +771,17 @@ class DeliveryMachine:
         """Whether a record failed in flight, which leaves a gap in the sequence."""
         return self._fates.has_hole
 
-    def spoil_transaction(self, error: KafkaGuardError) -> None:
-        """Fail the transaction because one of its records was never handed over."""
+    def spoil_transaction(self, error: KafkaGuardError, number: int) -> None:
+        """Fail a transaction because one of its records was never handed over.
+
+        Args:
+            error: The record's error.
+            number: ``transactions_ended`` when the record was refused. If another
+                thread has ended that transaction since then, nothing is done: the
+                next transaction must not fail for it.
+        """
+        if number != self.transactions_ended:
+            return
         self._fates.transaction_failure = self._fates.transaction_failure or error
 
     def recreated(self) -> Sequence[Command]:
@@ -787,6 +798,7 @@ class DeliveryMachine:
         self._books.mark_seen()
         self._fates.transaction_failure = None
         self._fates.has_hole = False
+        self.transactions_ended += 1
 
     # --- what the driver asks ---------------------------------------------------------
 

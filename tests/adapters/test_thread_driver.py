@@ -637,7 +637,7 @@ class TestFaultsOfOurs:
         """Another thread may report the failure of a record meanwhile."""
         _, driver = build(traits={"transactional": True})
         error = InvalidRecordError()
-        spoils = threading.Thread(target=driver.spoil_transaction, args=(error,))
+        spoils = threading.Thread(target=driver.spoil_transaction, args=(error, 0))
         with driver._changed:
             spoils.start()
             spoils.join(0.05)

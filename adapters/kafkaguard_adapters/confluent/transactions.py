@@ -122,8 +122,10 @@ class Transactions:
 
         Java's producer does the same: it then refuses the commit.
         """
+        # Before the look at the state: another thread may end the transaction now.
+        number = self._driver.machine.transactions_ended
         if self._is_open and self._unanswered is None:
-            self._driver.spoil_transaction(error)
+            self._driver.spoil_transaction(error, number)
 
     def error_of(self, error: KafkaException, topic: str) -> KafkaGuardError | None:
         """Return the error for a record outside a sound transaction; None: it is in."""

@@ -95,10 +95,12 @@ class Transactions:
 
         Java's producer does the same, and then refuses to commit.
         """
+        # Before the look at the client: another thread may end the transaction now.
+        number = self._driver.machine.transactions_ended
         if self._shell.is_transactional and reading.is_in_transaction(
             self._shell.producer
         ):
-            self._driver.spoil_transaction(error)
+            self._driver.spoil_transaction(error, number)
 
     def has_failed(self) -> bool:
         """Return whether the transaction can only be aborted."""

@@ -56,8 +56,8 @@ class ThreadDriver(DriverBase):
     Attributes:
         machine: The state machine. All methods that report a fact are called under the
             lock. Without it are only the reads of one value: ``holds``, ``on_reject``,
-            ``keeps``, ``seconds``, ``is_troubled``, ``failed_and_open``, ``has_hole``
-            and ``transaction_failure``.
+            ``keeps``, ``seconds``, ``is_troubled``, ``failed_and_open``, ``has_hole``,
+            ``transactions_ended`` and ``transaction_failure``.
         outside: Calls the application's code.
     """
 
@@ -152,10 +152,16 @@ class ThreadDriver(DriverBase):
             self._queue(self.machine.raised(error))
         self.outside.work_here()
 
-    def spoil_transaction(self, error: KafkaGuardError) -> None:
-        """Report that a record of the transaction was never handed over."""
+    def spoil_transaction(self, error: KafkaGuardError, number: int) -> None:
+        """Report that a record of a transaction was never handed over.
+
+        Args:
+            error: The record's error.
+            number: ``machine.transactions_ended``, read before the caller found that
+                a transaction is open.
+        """
         with self._changed:
-            self.machine.spoil_transaction(error)
+            self.machine.spoil_transaction(error, number)
 
     # --- commands -----------------------------------------------------------------
 

@@ -120,7 +120,7 @@ class TaskDriver(DriverBase):
 
     def spoil_transaction(self, error: KafkaGuardError) -> None:
         """Report that a record of the transaction was never handed over."""
-        self.machine.spoil_transaction(error)
+        self.machine.spoil_transaction(error, self.machine.transactions_ended)
 
     def fault(self, what: str, error: BaseException) -> None:
         """Log a bug of the guard."""
