@@ -43,7 +43,7 @@ def transactions(request, driver, monkeypatch):
 def test_it_spoils_the_transaction_that_is_open(transactions, driver):
     """As Java's producer does."""
     error = InvalidRecordError()
-    transactions.refused_at_once(error)
+    transactions.spoil(error)
     assert driver.machine.transaction_failure is error
 
 
@@ -56,5 +56,5 @@ def test_it_does_not_spoil_the_next_one(transactions, driver, monkeypatch):
         spoil(*what)
 
     monkeypatch.setattr(driver, "spoil_transaction", late)
-    transactions.refused_at_once(InvalidRecordError())
+    transactions.spoil(InvalidRecordError())
     assert driver.machine.transaction_failure is None

@@ -191,7 +191,7 @@ class Sending:
         if raw.key is None or is_disguised:
             refused = await self._key_error(tp.topic, is_disguised=is_disguised)
             if refused is not None:
-                self.transactions.refused_at_once(refused)
+                self.transactions.spoil(refused)
                 return self._refused(refused, Place(tp.topic), raw)
         left = await self._free(tp.topic, within)
         return await self.shell.add(
@@ -208,7 +208,7 @@ class Sending:
                     f"topic is compacted and {count} of {builder.record_count()} "
                     "records of the batch have no key; nothing of it was sent"
                 )
-                self.transactions.refused_at_once(refused)
+                self.transactions.spoil(refused)
                 self.driver.raised(refused)
                 raise refused
         left = await self._free(tp.topic, timeout)
@@ -289,7 +289,7 @@ class Sending:
         if isinstance(error, IllegalOperation) and self.shell.is_transactional:
             raise self.transactions.error_of(error, topic) from error
         if not isinstance(error, KafkaError):
-            self.transactions.refused_at_once(send_errors.raised(errors, error, topic))
+            self.transactions.spoil(send_errors.raised(errors, error, topic))
             raise error
         has_died = client is not self._client or self.shell.death is not None
         if isinstance(error, ProducerClosed) or has_died:
@@ -305,7 +305,7 @@ class Sending:
             wait = self.machine.wait_after(call, refused, now)
             if wait is not None:
                 return await self._try_again(wait, call, send, args, kwargs)
-        self.transactions.refused_at_once(refused)
+        self.transactions.spoil(refused)
         return self._refused(
             refused, Place(topic), moving.bytes_of(error, args, kwargs)
         )
@@ -347,7 +347,7 @@ class Sending:
                 return await send(*args, **kwargs)
             is_given = isinstance(error, AssertionError)
             missing = _not_there(topic, partition, known, is_given=is_given)
-        self.transactions.refused_at_once(missing)
+        self.transactions.spoil(missing)
         raw = moving.bytes_of(error, args, kwargs)
         if raw is not None:
             return self._refused(missing, Place(topic), raw)

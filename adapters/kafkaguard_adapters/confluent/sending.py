@@ -245,7 +245,7 @@ class Sending:
             KafkaGuardError: The policy's ``on_reject`` is "raise", and the policy has
                 no attempts left for the record.
         """
-        self._transactions.refused_at_once(error)
+        self._transactions.spoil(error)
         machine = self._driver.machine
         on_reject, keeps = machine.on_reject(error), machine.keeps(error)
         if on_reject == "raise" and not keeps:

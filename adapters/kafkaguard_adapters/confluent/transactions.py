@@ -117,7 +117,7 @@ class Transactions:
 
     # --- records ----------------------------------------------------------------------
 
-    def refused_at_once(self, error: KafkaGuardError) -> None:
+    def spoil(self, error: KafkaGuardError) -> None:
         """Fail the transaction for a record that the client never got.
 
         Java's producer does the same: it then refuses the commit.

@@ -64,7 +64,7 @@ class OwnSending(Sending):
             if not isinstance(error, KafkaError):
                 raise
             first = args[0] if args else kwargs.get("topic")
-            refused = self.error_of(error, str(first))
+            refused = self.fail_send(error, str(first))
             self.driver.raised(refused)
             raise refused from error
         finally:
@@ -107,5 +107,5 @@ class OwnSending(Sending):
         refused = self.null_keys.error_of(outside, topic, None, raw.headers)
         if refused is None:
             return None
-        self.transactions.refused_at_once(refused)
+        self.transactions.spoil(refused)
         return self._set_aside(refused, Place(topic, partition), lambda: raw)

@@ -155,7 +155,7 @@ class Sending:
                     self.driver.outside, topic, key, headers, serializer, timeout
                 )
                 if refused is not None:
-                    self.transactions.refused_at_once(refused)
+                    self.transactions.spoil(refused)
                     record = SendArguments(
                         topic, value, key, headers, partition, timestamp_ms
                     )
@@ -237,7 +237,8 @@ class Sending:
         try:
             moving.wait_for_topic(producer, topic, end - time.monotonic())
         except KafkaTimeoutError as error:
-            raise self.error_of(error, topic, partition, timeout=timeout) from error
+            refused = self.fail_send(error, topic, partition, timeout=timeout)
+            raise refused from error
         except (KafkaError, RuntimeError):  # send will raise the same, or solve it
             pass
         return max(0.0, end - time.monotonic())
@@ -297,17 +298,15 @@ class Sending:
         if is_dying and self._is_replaced(producer):  # by another thread, just now
             return self.send(*record, timeout=timeout)
         if isinstance(error, KafkaError):
-            refused = self.error_of(error, record.topic, record.partition)
+            refused = self.fail_send(error, record.topic, record.partition)
             return self._refused(refused, record)
         if isinstance(error, ValueError) and self._lacks(error, producer, record):
             missing = self._refresh(error, producer, record, timeout)
             if missing is None:
                 return self.send(*record, timeout=timeout)
-            self.transactions.refused_at_once(missing)
+            self.transactions.spoil(missing)
             return self._refused(missing, record)
-        self.transactions.refused_at_once(
-            send_errors.raised(errors, error, record.topic)
-        )
+        self.transactions.spoil(send_errors.raised(errors, error, record.topic))
         raise error
 
     def _lacks(self, error: ValueError, producer: Any, record: SendArguments) -> bool:
@@ -359,6 +358,25 @@ class Sending:
             raw = self._bytes(error, record)
         self.shell.report_early(inner, raw)
 
+    def fail_send(
+        self,
+        error: KafkaError,
+        topic: str,
+        partition: int | None = None,
+        *,
+        timeout: float | None = None,
+    ) -> KafkaGuardError:
+        """Fail the transaction for a record that the client did not take.
+
+        Returns:
+            The record's error.
+        """
+        refused = self.error_of(error, topic, partition, timeout=timeout)
+        is_sound = self.shell.is_transactional and not self.transactions.has_failed()
+        if is_sound:  # else it keeps the error that came first
+            self.transactions.spoil(refused)
+        return refused
+
     # --- what an error means ------------------------------------------------------
 
     def check_letter(self, topic: str, key: bytes | None) -> None:
@@ -397,7 +415,7 @@ class Sending:
             context = {"transactional": True}
         why, verdict = self._why_blocked(error, topic, timeout)
         known = {} if verdict is None else {"verdict": verdict}
-        refused = errors.translate(
+        return errors.translate(
             error,
             message=why,
             context=context,
@@ -406,8 +424,6 @@ class Sending:
             partition=partition,
             **known,
         )
-        self.transactions.refused_at_once(refused)
-        return refused
 
     def _why_blocked(
         self, error: KafkaError, topic: str, timeout: float | None

@@ -90,7 +90,7 @@ class Transactions:
     def _failure(self) -> KafkaGuardError | None:
         return self._driver.machine.transaction_failure
 
-    def refused_at_once(self, error: KafkaGuardError) -> None:
+    def spoil(self, error: KafkaGuardError) -> None:
         """Fail the transaction, because a record was refused before it was sent.
 
         Java's producer does the same, and then refuses to commit.
