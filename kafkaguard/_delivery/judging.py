@@ -16,7 +16,14 @@ from kafkaguard.errors import (
     ClientStateError,
     ClientTimeoutError,
     ClusterAuthorizationFailedError,
+    CorruptMessageError,
+    InvalidRecordError,
+    InvalidTimestampError,
     KafkaGuardError,
+    MessageTooLargeError,
+    OutOfOrderSequenceNumberError,
+    RecordListTooLargeError,
+    UnknownProducerIdError,
     for_code,
 )
 
@@ -26,16 +33,19 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.shell import ClientErrors
     from kafkaguard._verdicts.verdict import TopicFacts
 
-MESSAGE_TOO_LARGE = 10
-INVALID_TIMESTAMP = 32
-_INVALID_RECORD = 87
+MESSAGE_TOO_LARGE = MessageTooLargeError.code
+INVALID_TIMESTAMP = InvalidTimestampError.code
 #: Answers to a null key on a compacted topic (of current and of old brokers), and to a
 #: timestamp that the topic does not accept.
-_REFUSED_RECORD = frozenset({_INVALID_RECORD, 2, INVALID_TIMESTAMP})
-#: The batch is too large: MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE.
-_REFUSED_BATCH = frozenset({MESSAGE_TOO_LARGE, 18})
-#: OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_PRODUCER_ID.
-_SEQUENCE_ERRORS = frozenset({45, 59})
+_REFUSED_RECORD = frozenset(
+    {InvalidRecordError.code, CorruptMessageError.code, INVALID_TIMESTAMP}
+)
+#: The batch is too large.
+_REFUSED_BATCH = frozenset({MESSAGE_TOO_LARGE, RecordListTooLargeError.code})
+#: A sequence number is not the next one.
+_SEQUENCE_ERRORS = frozenset(
+    {OutOfOrderSequenceNumberError.code, UnknownProducerIdError.code}
+)
 #: The verdict for each record of a failed transaction (KIP-1050).
 ABORT = classify(120, api="EndTxn")
 #: The verdict for a record that was sent and got no answer.
@@ -295,7 +305,7 @@ class Judge:
         if (
             not is_vague
             and not refusal.null_key
-            and _code_of(refusal) == _INVALID_RECORD
+            and _code_of(refusal) == InvalidRecordError.code
         ):
             context["phase"] = "single"
         return self._errors.translate(refusal.cause, context=context, **_place(known))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from kafkaguard._verdicts.classification import classify
 from kafkaguard._verdicts.topic_facts import AwaitedFactsLookup, TopicFactsLookup
-from kafkaguard.errors import InvalidRecordKeyError
+from kafkaguard.errors import InvalidRecordError, InvalidRecordKeyError
 
 if TYPE_CHECKING:
     from kafkaguard_adapters.client_errors import ClientErrors
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from kafkaguard_policies import RetryPolicy
 
 _Lookup = TypeVar("_Lookup")
-_INVALID_RECORD = 87
 _log = logging.getLogger("kafkaguard.producer")
 
 #: Texts that some serialisers make of None. All these records then share one "key".
@@ -68,7 +67,10 @@ class _Check(Generic[_Lookup]):
         self._lookup = lookup
         self._errors = errors
         self._verdict = classify(
-            _INVALID_RECORD, api="Produce", null_key=True, transactional=transactional
+            InvalidRecordError.code,
+            api="Produce",
+            null_key=True,
+            transactional=transactional,
         )
         self._disguised = policy.disguised_null_key
         self._warned: set[str] = set()
