@@ -175,11 +175,6 @@ class ConsumerMachine:
         """Return the partitions that cannot be read, and why."""
         return {place: each.error for place, each in self._episodes.items()}
 
-    @property
-    def user_paused(self) -> frozenset[TopicPartition]:
-        """The partitions that the user has paused."""
-        return frozenset(self._user_paused)
-
     def is_waiting(self, place: TopicPartition) -> bool:
         """Return whether a partition waits because it cannot be read."""
         return place in self._episodes

@@ -132,7 +132,7 @@ def test_the_error_says_where_and_what_to_do():
             Lookup(), client_errors, DEFAULT, transactional=transactional
         )
         with pytest.raises(errors.InvalidRecordKeyError) as caught:
-            one.check("t", None, None, None)
+            one.check("t", None)
         assert (caught.value.topic, caught.value.api) == ("t", "Produce")
         assert caught.value.verdict.action is action
         assert "Give it a key" in str(caught.value)
@@ -141,7 +141,7 @@ def test_the_error_says_where_and_what_to_do():
 def test_what_is_no_topic_is_the_clients_to_refuse():
     """It says what a topic is."""
     lookup = Lookup()
-    NullKeyCheck(lookup, client_errors, DEFAULT).check(3, None, None, None)
+    NullKeyCheck(lookup, client_errors, DEFAULT).check(3, None)
     assert lookup.looked == []
 
 
@@ -149,6 +149,6 @@ def test_a_policy_may_leave_null_keys_to_the_broker():
     """Nothing is looked up then, and no record is refused."""
     lookup = Lookup()
     one = NullKeyCheck(lookup, client_errors, load_policy({"null_key": "send"}))
-    assert one.error_of(None, "t", None, None) is None
-    one.check("t", None, None, None)
+    assert one.error_of(None, "t", None) is None
+    one.check("t", None)
     assert lookup.looked == []

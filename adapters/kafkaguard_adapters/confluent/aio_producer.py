@@ -84,7 +84,7 @@ class GuardedAIOProducer(AsyncClusterCalls, QueuedStandIn, GuardedAsyncClient):
         if key is None and len(args) >= self._key_at:
             key = args[self._key_at - 1]
         if key is None and self._null_keys is not None and topic not in self._harmless:
-            await asyncio.to_thread(self._null_keys.check, topic, None, None, None)
+            await asyncio.to_thread(self._null_keys.check, topic, None)
         try:
             theirs = await self.client.produce(topic, *args, **kwargs)
         except KafkaException as error:

@@ -236,7 +236,7 @@ class Sending:
         Raises:
             InvalidRecordKeyError: The topic is compacted and the key is missing.
         """
-        self._null_keys.check(topic, key, None, None)
+        self._null_keys.check(topic, key)
 
     def _refused(self, error: KafkaGuardError, record: Arguments) -> None:
         """Handle a refused record as the policy says.

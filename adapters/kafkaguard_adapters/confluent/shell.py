@@ -39,12 +39,10 @@ if TYPE_CHECKING:
         Collection,
         Coroutine,
         Hashable,
-        Mapping,
         Sequence,
     )
 
     from kafkaguard._delivery.facts import (
-        Answer,
         Batch,
         Raw,
         Refusal,
@@ -491,10 +489,6 @@ class ConfluentShell(ReportingShell):
             while not is_done() and _now() < until:
                 self.serve(max(0.0, min(POLL_S, until - _now())))
 
-    def answers(self, batches: Sequence[Batch]) -> Mapping[Batch, Answer]:  # noqa: ARG002 - see Traits.hears_late
-        """Return no answers: this client reports none for a batch given up."""
-        return {}
-
     def put_successor_in_use(self, locking_out: Batch | None) -> None:  # noqa: ARG002 - librdkafka cannot take over a producer id
         """Build a replacement producer and put it in use."""
         self._put_in_use(self.builder.build())
@@ -687,9 +681,6 @@ class ConfluentShell(ReportingShell):
     def ask_size_limit(self, topic: str) -> SizeAnswer:
         """Look up ``max.message.bytes``; None if it is unknown after a few seconds."""
         return run(self._size_limit(topic))
-
-    def take_back(self, behind: Batch) -> None:
-        """Do nothing: a record cannot be taken back."""
 
     def give_up(self, batch: Batch) -> None:
         """Do nothing: a record cannot be taken back; the client lets it expire."""

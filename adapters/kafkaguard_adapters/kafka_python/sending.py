@@ -385,7 +385,7 @@ class Sending:
         Raises:
             InvalidRecordKeyError: The topic is compacted and the key is missing.
         """
-        self.null_keys.check(topic, key, None, None)
+        self.null_keys.check(topic, key)
 
     def not_sent(self, error: Exception, topic: str) -> Exception:
         """Make the error for a dead letter that the client did not take."""

@@ -136,7 +136,7 @@ class NullKeyCheck(_Check[TopicFactsLookup]):
         self,
         topic: str,
         key: Any,
-        headers: Any,
+        headers: Any = None,
         serializer: Any = None,
         patience: float | None = None,
     ) -> None:

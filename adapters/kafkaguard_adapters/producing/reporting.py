@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from kafkaguard._delivery.facts import Batch, Place, Refusal
+    from kafkaguard._delivery.facts import Answer, Batch, Place, Refusal
 
 
 class ReportingShell:
@@ -36,6 +36,13 @@ class ReportingShell:
         self._report_failed, self._report_died = failed, died
         self._fault = fault
         self.begin_reporting()
+
+    def take_back(self, behind: Batch) -> None:
+        """Do nothing: for a client without ``Traits.takes_back``."""
+
+    def answers(self, batches: Sequence[Batch]) -> Mapping[Batch, Answer]:  # noqa: ARG002 - see below
+        """Return no answers: for a client without ``Traits.hears_late``."""
+        return {}
 
     def begin_reporting(self) -> None:
         """Install hooks in the client, if they are needed to observe its batches."""
