@@ -24,7 +24,7 @@ from kafkaguard_adapters.spark.executor.arrow import Columns, Record
 from kafkaguard_adapters.spark.executor.attempts import WindowAttempts
 from kafkaguard_adapters.spark.executor.driver import WindowDriver
 from kafkaguard_adapters.spark.executor.known_topics import KnownTopics
-from kafkaguard_adapters.spark.executor.sent_records import overtaken
+from kafkaguard_adapters.spark.executor.sent_records import split_superseded
 from kafkaguard_adapters.spark.report import TaskCounts
 from kafkaguard_adapters.spark.settings import make_settings
 from kafkaguard_adapters.spark.verdicts import record_error
@@ -149,7 +149,7 @@ def test_record_is_not_sent_after_a_later_one_of_its_key():
         ]
     ]
     failed = [(number, records[number]) for number in (0, 1, 2, 5)]
-    late, others = overtaken(records, failed)
+    late, others = split_superseded(records, failed)
     assert [number for number, _ in late] == [0]
     assert [number for number, _ in others] == [1, 2, 5]
 

@@ -32,8 +32,8 @@ from kafkaguard_adapters.spark.executor.arrow import (
 from kafkaguard_adapters.spark.executor.attempts import WindowAttempts
 from kafkaguard_adapters.spark.executor.sent_records import (
     SentRecords,
-    overtaken,
     raw_of,
+    split_superseded,
 )
 from kafkaguard_adapters.spark.policy import CLIENT
 from kafkaguard_adapters.spark.report import TaskCounts
@@ -242,7 +242,7 @@ class WindowDriver:
             return [], failed
         late: list[FailedRecord] = []
         if self._settings.policy.rescue != "any_order":
-            late, failed = overtaken(records, failed)
+            late, failed = split_superseded(records, failed)
         again = [failure for failure in failed if may_be_tried(failure)]
         return again, late + [each for each in failed if not may_be_tried(each)]
 

@@ -90,12 +90,12 @@ def raw_of(record: Record) -> Raw:
     return Raw(record.key, record.value, record.headers or (), record.timestamp)
 
 
-def overtaken(
+def split_superseded(
     records: Sequence[Record], failed: Sequence[tuple[Any, Record]]
 ) -> tuple[list[tuple[Any, Record]], list[tuple[Any, Record]]]:
-    """Separate the failures that a later record of the same key has overtaken.
+    """Separate the failures that a later record of the same key supersedes.
 
-    As ``Rounds._superseded``, before there is a machine.
+    As ``Rounds._without_superseded``, before there is a machine.
 
     Args:
         records: All records that were sent, in their order.
@@ -103,7 +103,7 @@ def overtaken(
             accepted.
 
     Returns:
-        The failures that were overtaken, and the others in the order of the records.
+        The superseded failures, and the others in the order of the records.
     """
     by_index = dict(_matched(records, failed))
     newer: set[tuple[str | None, bytes]] = set()
