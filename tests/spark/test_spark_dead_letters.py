@@ -11,7 +11,7 @@ from kafkaguard._delivery.dead_letters import Reason
 from kafkaguard._verdicts.verdict import Action
 from kafkaguard.errors import MessageTooLargeError
 from kafkaguard_adapters.confluent.errors import errors
-from kafkaguard_adapters.spark.executor.arrow import Record
+from kafkaguard_adapters.spark.executor.arrow import SinkRecord
 from kafkaguard_adapters.spark.executor.sent_records import raw_of
 from kafkaguard_adapters.spark.verdicts import record_error
 
@@ -27,10 +27,10 @@ def letter(record, limit):
 @pytest.mark.parametrize(
     "record",
     [
-        Record("t", b"k" * 9000, b"v"),
-        Record("t", b"k" * 9000, None),
-        Record("t", b"k" * 9000, b""),
-        Record("t", None, b"v" * 9000, [("h", b"x" * 9000)]),
+        SinkRecord("t", b"k" * 9000, b"v"),
+        SinkRecord("t", b"k" * 9000, None),
+        SinkRecord("t", b"k" * 9000, b""),
+        SinkRecord("t", None, b"v" * 9000, [("h", b"x" * 9000)]),
     ],
 )
 def test_key_and_headers_without_room_are_said_with_both_sizes(record):

@@ -16,7 +16,7 @@ from kafkaguard._delivery.sizes import batch_size
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
 from kafkaguard_adapters.spark.driver.topics import look_up
-from kafkaguard_adapters.spark.executor.arrow import Columns, Record
+from kafkaguard_adapters.spark.executor.arrow import Columns, SinkRecord
 from kafkaguard_adapters.spark.executor.delivery import Delivery
 from kafkaguard_adapters.spark.executor.sent_records import SentRecords, raw_of
 from kafkaguard_adapters.spark.executor.size_limits import SizeLimit
@@ -193,9 +193,9 @@ def test_records_alike_but_for_their_headers_are_told_apart(kafka_cluster, kafka
 def test_of_records_alike_the_last_counts_as_failed():
     """Sending one again that was accepted harms nobody; not sending it might."""
     records = [
-        Record("t", b"a", b"1"),
-        Record("t", b"a", b"2"),
-        Record("t", b"a", b"1"),
+        SinkRecord("t", b"a", b"1"),
+        SinkRecord("t", b"a", b"2"),
+        SinkRecord("t", b"a", b"1"),
     ]
     window = SentRecords("t", 1, records, [("error", records[0])])
     assert [(r.index, r.cause) for r in window.refusals()] == [(2, "error")]
@@ -203,7 +203,7 @@ def test_of_records_alike_the_last_counts_as_failed():
 
 def test_each_failure_is_one_record():
     """If two of three equal records failed, the last two count as failed."""
-    records = [Record("t", None, b"1")] * 3
+    records = [SinkRecord("t", None, b"1")] * 3
     window = SentRecords("t", 1, records, [("x", records[0]), ("y", records[0])])
     assert {1, 2} == {refusal.index for refusal in window.refusals()}
 
@@ -254,7 +254,7 @@ def test_dead_letter_is_kept_whole_up_to_the_last_byte_that_its_topic_takes(
     topic = kafka_cluster.create_topic(config={"max.message.bytes": 1_500})
     dead_topic = kafka_cluster.create_topic(config={"max.message.bytes": 5_000})
     settings = settings_for(kafka_cluster, topic, policy=letters_to(dead_topic))
-    record = Record(topic, b"k", b"x" * 4_000, [("own", b"1")])
+    record = SinkRecord(topic, b"k", b"x" * 4_000, [("own", b"1")])
     limit = SizeLimit(1_500, "max.message.bytes of the topic")
     refused = record_error(Reason.TOO_LARGE, topic, limit.said("4,567"))
     letter = dead_letters.letter(

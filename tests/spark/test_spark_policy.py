@@ -20,7 +20,7 @@ from kafkaguard_adapters.spark.driver.counting import make_report
 from kafkaguard_adapters.spark.driver.options import from_options
 from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
 from kafkaguard_adapters.spark.executor import known_topics
-from kafkaguard_adapters.spark.executor.arrow import Columns, Record
+from kafkaguard_adapters.spark.executor.arrow import Columns, SinkRecord
 from kafkaguard_adapters.spark.executor.attempts import WindowAttempts
 from kafkaguard_adapters.spark.executor.driver import WindowDriver
 from kafkaguard_adapters.spark.executor.known_topics import KnownTopics
@@ -45,7 +45,7 @@ def settings_of(policy=None, topic="t", **more):
 
 def failure(code, key=b"k", value=b"v"):
     """Make what the client reports."""
-    return KafkaError(code), Record("t", key, value)
+    return KafkaError(code), SinkRecord("t", key, value)
 
 
 class Clock:
@@ -138,7 +138,7 @@ def test_what_may_be_written_or_can_never_be_is_not_tried_again(code):
 def test_record_is_not_sent_after_a_later_one_of_its_key():
     """A later record of the same key and topic may already be written."""
     records = [
-        Record(topic, key, value)
+        SinkRecord(topic, key, value)
         for topic, key, value in [
             ("t", b"a", b"1"),
             ("t", b"b", b"1"),
@@ -223,7 +223,7 @@ def test_refused_records_are_dropped_where_the_policy_says_so():
     refused = [failure(e.InvalidTimestampError.code)]
     driver = driver_of(Sender(refused, refused), policy)
     driver.refused_at_once(
-        Record("t", None, b"v"), Reason.NULL_KEY, record_error(Reason.NULL_KEY, "t")
+        SinkRecord("t", None, b"v"), Reason.NULL_KEY, record_error(Reason.NULL_KEY, "t")
     )
     driver.end_window(1, [window((b"k", b"v"))])
     assert driver.counts.dropped == {"NULL_KEY": 1, "INVALID_TIMESTAMP": 1}
@@ -233,7 +233,7 @@ def test_override_decides_reason_by_reason():
     """One reason is dropped, the others stop the job."""
     override = {"when": {"error": "InvalidRecordKeyError"}, "on_reject": "drop"}
     driver = driver_of(Sender(), {"overrides": [override]})
-    record = Record("t", None, b"v")
+    record = SinkRecord("t", None, b"v")
     driver.refused_at_once(record, Reason.NULL_KEY, record_error(Reason.NULL_KEY, "t"))
     with pytest.raises(e.MessageTooLargeError):
         driver.refused_at_once(
@@ -245,7 +245,7 @@ def refuse(driver, count, between=0):
     """Refuse records without a key, with others on their way between them."""
     for _ in range(count):
         driver.assume_delivered(between)
-        record = Record("t", None, b"v")
+        record = SinkRecord("t", None, b"v")
         driver.refused_at_once(
             record, Reason.NULL_KEY, record_error(Reason.NULL_KEY, "t")
         )
@@ -303,7 +303,7 @@ def test_dropped_records_are_records_as_well():
     driver = driver_of(Sender(), policy)
     large = record_error(Reason.TOO_LARGE, "t")
     for _ in range(1000):
-        driver.refused_at_once(Record("t", b"k", b"v"), Reason.TOO_LARGE, large)
+        driver.refused_at_once(SinkRecord("t", b"k", b"v"), Reason.TOO_LARGE, large)
     refuse(driver, 10)
     with pytest.raises(e.InvalidRecordKeyError, match="11 of 1,011 records"):
         refuse(driver, 1)
@@ -314,7 +314,7 @@ def test_record_without_a_topic_has_no_dead_letter_named_after_it():
     driver = driver_of(Sender(), "spark-sink", topic=None)
     error = record_error(Reason.NULL_TOPIC, None)
     with pytest.raises(e.InvalidTopicError, match="and the record has none"):
-        driver.refused_at_once(Record(None, b"k", b"v"), Reason.NULL_TOPIC, error)
+        driver.refused_at_once(SinkRecord(None, b"k", b"v"), Reason.NULL_TOPIC, error)
 
 
 # --- settings -------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from kafkaguard._delivery.sizes import batch_size
 from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
 from kafkaguard_adapters.spark.executor import delivery as delivery_module
 from kafkaguard_adapters.spark.executor import known_topics
-from kafkaguard_adapters.spark.executor.arrow import ANY_PARTITION, Record
+from kafkaguard_adapters.spark.executor.arrow import ANY_PARTITION, SinkRecord
 from kafkaguard_adapters.spark.executor.delivery import Delivery
 from kafkaguard_adapters.spark.executor.sent_records import SentRecords
 from kafkaguard_adapters.spark.settings import make_settings
@@ -62,7 +62,7 @@ class Sender:
 
     def produce_plain(self, rows):
         """Take rows in."""
-        self._open += [Record(topic, key, value) for topic, value, key in rows]
+        self._open += [SinkRecord(topic, key, value) for topic, value, key in rows]
 
     @property
     def has_failed(self):
@@ -271,7 +271,9 @@ def test_other_refusals_are_no_reason_to_look_again(task, code, key):
 
 def test_records_that_differ_in_their_headers_only_are_told_apart():
     """A delivery report that has them says which one has failed."""
-    first, second = (Record("t", b"k", b"v", [("n", value)]) for value in (b"1", b"2"))
+    first, second = (
+        SinkRecord("t", b"k", b"v", [("n", value)]) for value in (b"1", b"2")
+    )
     window = SentRecords("t", 1, [first, second], [("error", first)])
     assert [refusal.index for refusal in window.refusals()] == [0]
 
@@ -315,7 +317,7 @@ def test_windows_end_when_they_are_full_or_something_has_failed(task, monkeypatc
     two.run(rows, rows, rows)
     assert two.sender.flushes == [2, 1]
     three = task(policy=letters_to(DEAD))
-    three.sender._failed = [(KafkaError(DENIED), Record("events", b"k", b"v"))]
+    three.sender._failed = [(KafkaError(DENIED), SinkRecord("events", b"k", b"v"))]
     with pytest.raises(e.TopicAuthorizationFailedError):
         three.run([("events", "k", "v")])
     assert three.sender.flushes == [1]
@@ -347,8 +349,8 @@ def test_a_record_that_is_sent_again_keeps_partition_headers_and_time(task):
         delivery.send(arrow(rows, **more))
         delivery.end_window()
     first, second = (r for r in one.sender.log if r.topic == "latest")
-    assert first == Record("latest", b"k", b"1", [("h", b"1")], 2, 1_500)
-    assert second == Record("latest", b"l", b"2", None, ANY_PARTITION, None)
+    assert first == SinkRecord("latest", b"k", b"1", [("h", b"1")], 2, 1_500)
+    assert second == SinkRecord("latest", b"l", b"2", None, ANY_PARTITION, None)
 
 
 START = pa.timestamp("us", "UTC")

@@ -38,7 +38,7 @@ NUL = "\0"
 _PICTURE_OF_NUL = "\N{SYMBOL FOR NULL}"
 
 
-class Record(NamedTuple):
+class SinkRecord(NamedTuple):
     """A record to send.
 
     Its timestamp is in milliseconds since 1970; None: the time of sending.
@@ -82,7 +82,7 @@ class Columns:
         kept = [row for row in range(len(self)) if row not in gone]
         return Columns(self._batch.take(pa.array(kept, pa.int64())), self._topic)
 
-    def records(self) -> Iterator[Record]:
+    def records(self) -> Iterator[SinkRecord]:
         """Yield the records."""
         keys, headers = self._bytes("key"), self._headers or repeat(None)
         times = self._timestamps.to_pylist()
@@ -90,7 +90,7 @@ class Columns:
         for topic, key, value, others in zip(
             self._topics(), keys, self._bytes("value"), rest, strict=False
         ):
-            yield Record(topic, key, value, *others)
+            yield SinkRecord(topic, key, value, *others)
 
     @property
     def are_plain(self) -> bool:
@@ -102,7 +102,7 @@ class Columns:
         columns = self._topics(), self._bytes("value"), self._bytes("key")
         return zip(*columns, strict=False)
 
-    def record(self, row: int) -> Record:
+    def record(self, row: int) -> SinkRecord:
         """Return one record, with a header that names its source file if known."""
         record = next(Columns(self._batch.slice(row, 1), self._topic).records())
         source = self._source(row)

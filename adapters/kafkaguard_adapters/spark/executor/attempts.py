@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from kafkaguard._retries.budget import RetryBudget
     from kafkaguard._retries.machine import Ruling
     from kafkaguard.errors import KafkaGuardError
-    from kafkaguard_adapters.spark.executor.arrow import Record
+    from kafkaguard_adapters.spark.executor.arrow import SinkRecord
     from kafkaguard_adapters.spark.settings import SinkSettings
 
-    FailedRecord = tuple[Any, Record]
+    FailedRecord = tuple[Any, SinkRecord]
 
 #: librdkafka's code for a record that failed because of another one in its batch.
 _MATE = -138
@@ -108,7 +108,7 @@ class WindowAttempts:
         if self._budget is not None:
             self._budget.succeeded()
 
-    def _judged(self, error: Any, record: Record) -> tuple[KafkaGuardError, Ruling]:
+    def _judged(self, error: Any, record: SinkRecord) -> tuple[KafkaGuardError, Ruling]:
         partition = record.partition if record.partition >= 0 else None
         known = errors.translate(
             error,

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard._delivery.dead_letters import Reason
-from kafkaguard_adapters.spark.executor.arrow import Columns, Record
+from kafkaguard_adapters.spark.executor.arrow import Columns, SinkRecord
 from kafkaguard_adapters.spark.executor.checks import find_refused
 from kafkaguard_adapters.spark.executor.driver import WindowDriver
 from kafkaguard_adapters.spark.executor.known_topics import KnownTopics
@@ -110,7 +110,7 @@ class Delivery:
             self._driver.refused_at_once(record, reason, error)
         self._driver.assume_delivered(len(columns) - before - 1)
 
-    def _error_of(self, record: Record, reason: Reason) -> KafkaGuardError:
+    def _error_of(self, record: SinkRecord, reason: Reason) -> KafkaGuardError:
         said = None
         if reason is Reason.TOO_LARGE and record.topic is not None:
             said = exceeded(self._known.limits(record.topic), record.sizes)

@@ -27,7 +27,7 @@ from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.spark.executor.arrow import (
     ANY_PARTITION,
     UNWRITABLE_TIMES,
-    Record,
+    SinkRecord,
 )
 from kafkaguard_adapters.spark.executor.attempts import WindowAttempts
 from kafkaguard_adapters.spark.executor.sent_records import (
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.commands import Command
     from kafkaguard._delivery.facts import Raw
     from kafkaguard._delivery.machine import DeliveryMachine
-    from kafkaguard._delivery.records import Record as GuardedRecord
+    from kafkaguard._delivery.records import Record
     from kafkaguard_adapters.spark.executor.arrow import Columns
     from kafkaguard_adapters.spark.executor.attempts import FailedRecord
     from kafkaguard_adapters.spark.executor.known_topics import KnownTopics
@@ -133,7 +133,7 @@ class WindowDriver:
         self._letters.delivered(count)
 
     def refused_at_once(
-        self, record: Record, reason: str, error: KafkaGuardError
+        self, record: SinkRecord, reason: str, error: KafkaGuardError
     ) -> None:
         """Handle a record that no broker would accept; its dead letter is sent later.
 
@@ -155,7 +155,7 @@ class WindowDriver:
         self,
         error: KafkaGuardError,
         topic: str | None,
-        failed: GuardedRecord | None = None,
+        failed: Record | None = None,
     ) -> None:
         """Count a dead letter, unless a record may not become one.
 
@@ -190,7 +190,7 @@ class WindowDriver:
             KafkaGuardError: A record fails the job.
         """
         failed = self._sender.take_failed()
-        records: Sequence[Record] = ()
+        records: Sequence[SinkRecord] = ()
         if failed:
             records = [record for columns in sent for record in columns.records()]
             left = self._tried_again(failed, records)
@@ -207,7 +207,7 @@ class WindowDriver:
         self._carry_out()
 
     def _tried_again(
-        self, failed: list[FailedRecord], records: Sequence[Record]
+        self, failed: list[FailedRecord], records: Sequence[SinkRecord]
     ) -> list[FailedRecord]:
         """Send records again that were not written and may succeed, as the policy says.
 
@@ -234,7 +234,7 @@ class WindowDriver:
         return left
 
     def _split(
-        self, failed: list[FailedRecord], records: Sequence[Record]
+        self, failed: list[FailedRecord], records: Sequence[SinkRecord]
     ) -> tuple[list[FailedRecord], list[FailedRecord]]:
         """Separate the failures that the policy tries again from the others."""
         may_be_tried = self._attempts.may_be_tried
@@ -272,7 +272,7 @@ class WindowDriver:
     def _window(
         self,
         topic: str,
-        records: Iterable[Record],
+        records: Iterable[SinkRecord],
         failures: Sequence[FailedRecord],
         tokens: Sequence[object] | None = None,
     ) -> SentRecords:
@@ -321,7 +321,7 @@ class WindowDriver:
                 _warn_once(text)
         return ()
 
-    def _send(self, topic: str, records: Sequence[GuardedRecord]) -> Sequence[Command]:
+    def _send(self, topic: str, records: Sequence[Record]) -> Sequence[Command]:
         """Send records again, or dead letters, and wait for their outcomes."""
         for record in records:
             refused = record.origin
@@ -343,7 +343,7 @@ class WindowDriver:
             self._known.look_again(topic)
         return self._known.max_message_bytes(topic)
 
-    def _settle(self, record: GuardedRecord) -> None:
+    def _settle(self, record: Record) -> None:
         outcome = record.outcome
         assert outcome is not None
         self.counts.resent += record.token is not record.first_token
@@ -368,11 +368,11 @@ def _warn_once(text: str) -> None:
     _log.warning("%s", text)
 
 
-def _again(record: GuardedRecord) -> Record:
+def _again(record: Record) -> SinkRecord:
     raw = record.raw
     assert raw is not None
     partition = record.place.partition
-    return Record(
+    return SinkRecord(
         record.place.topic,
         raw.key,
         raw.value,
@@ -383,7 +383,7 @@ def _again(record: GuardedRecord) -> Record:
 
 
 def _of_letter(
-    letter_error: KafkaGuardError, record: GuardedRecord, error: KafkaGuardError
+    letter_error: KafkaGuardError, record: Record, error: KafkaGuardError
 ) -> KafkaGuardError:
     """Return the error of a dead letter that was not delivered."""
     if letter_error.verdict is not NO_ROOM:  # NO_ROOM's text says it
@@ -393,7 +393,7 @@ def _of_letter(
     return letter_error
 
 
-def _partition(record: Record) -> int | None:
+def _partition(record: SinkRecord) -> int | None:
     return record.partition if record.partition >= 0 else None
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from kafkaguard import errors as e
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.spark.client_config import silent_logger
-from kafkaguard_adapters.spark.executor.arrow import Record
+from kafkaguard_adapters.spark.executor.arrow import SinkRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -52,7 +52,7 @@ class Sender:
         from confluent_kafka import Producer
 
         self._key = key
-        self._failed: list[tuple[Any, Record]] = []
+        self._failed: list[tuple[Any, SinkRecord]] = []
         self._patience = float(config["delivery.timeout.ms"]) / 1000 + 5
         self._fatal: Any = None
         reports = {
@@ -77,7 +77,7 @@ class Sender:
         self._producer.purge()
         self._producer.flush(_LAST_WORDS_S)
 
-    def take_failed(self) -> list[tuple[Any, Record]]:
+    def take_failed(self) -> list[tuple[Any, SinkRecord]]:
         """Return the records that failed since the last call, each with its error."""
         failed, self._failed = self._failed, []
         return failed
@@ -91,9 +91,9 @@ class Sender:
             try:
                 produce(topic, value, key)
             except (BufferError, KafkaException):
-                self.produce([Record(topic, key, value)])
+                self.produce([SinkRecord(topic, key, value)])
 
-    def produce(self, records: Iterable[Record]) -> None:
+    def produce(self, records: Iterable[SinkRecord]) -> None:
         """Give records to the producer, with headers, partition and timestamp.
 
         Raises:
@@ -127,7 +127,7 @@ class Sender:
                 api="Produce",
             )
 
-    def _wait_and_produce(self, record: Record) -> None:
+    def _wait_and_produce(self, record: SinkRecord) -> None:
         topic, key, value, headers, partition, timestamp = record
         note = partial(self._note, record)
         deadline = time.monotonic() + self._patience
@@ -156,10 +156,10 @@ class Sender:
 
     def _note_plain(self, error: Any, message: Any) -> None:
         self._note(
-            Record(message.topic(), message.key(), message.value()), error, message
+            SinkRecord(message.topic(), message.key(), message.value()), error, message
         )
 
-    def _note(self, record: Record, error: Any, message: Any) -> None:
+    def _note(self, record: SinkRecord, error: Any, message: Any) -> None:
         """Record a failure, with the partition that was chosen for the record."""
         partition = message.partition()
         if partition is not None:  # a partition was chosen

@@ -14,7 +14,7 @@ from kafkaguard._delivery.facts import Batch, Place, Raw, Refusal
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Iterator, Sequence
 
-    from kafkaguard_adapters.spark.executor.arrow import Record
+    from kafkaguard_adapters.spark.executor.arrow import SinkRecord
 
 #: The time limit of a window: none, because librdkafka itself lets records expire.
 _FOREVER = float("inf")
@@ -37,8 +37,8 @@ class SentRecords(Batch):
         self,
         topic: str,
         number: int,
-        records: Iterable[Record],
-        failed: Sequence[tuple[Any, Record]],
+        records: Iterable[SinkRecord],
+        failed: Sequence[tuple[Any, SinkRecord]],
         tokens: Sequence[Hashable] | None = None,
     ) -> None:
         super().__init__(Place(topic), (number,), _FOREVER)
@@ -85,14 +85,14 @@ class SentRecords(Batch):
             )
 
 
-def raw_of(record: Record) -> Raw:
+def raw_of(record: SinkRecord) -> Raw:
     """Return a record's bytes."""
     return Raw(record.key, record.value, record.headers or (), record.timestamp)
 
 
 def split_superseded(
-    records: Sequence[Record], failed: Sequence[tuple[Any, Record]]
-) -> tuple[list[tuple[Any, Record]], list[tuple[Any, Record]]]:
+    records: Sequence[SinkRecord], failed: Sequence[tuple[Any, SinkRecord]]
+) -> tuple[list[tuple[Any, SinkRecord]], list[tuple[Any, SinkRecord]]]:
     """Separate the failures that a later record of the same key supersedes.
 
     As ``Rounds._without_superseded``, before there is a machine.
@@ -123,8 +123,8 @@ def split_superseded(
 
 
 def _matched(
-    records: Sequence[Record], failed: Sequence[tuple[Any, Record]]
-) -> Iterator[tuple[int, tuple[Any, Record]]]:
+    records: Sequence[SinkRecord], failed: Sequence[tuple[Any, SinkRecord]]
+) -> Iterator[tuple[int, tuple[Any, SinkRecord]]]:
     """Find the index of each failed record, from the last record to the first."""
     missing = defaultdict(list)
     for failure in failed:
@@ -136,6 +136,6 @@ def _matched(
             yield index, left.pop()
 
 
-def _identity(record: Record) -> tuple[Any, ...]:
+def _identity(record: SinkRecord) -> tuple[Any, ...]:
     headers = tuple(map(tuple, record.headers or ()))
     return record.topic, record.key, record.value, headers
