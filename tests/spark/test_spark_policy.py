@@ -390,7 +390,7 @@ def test_policy_of_the_data_source_is_a_name_a_file_or_json(tmp_path):
 
 def test_setting_that_means_nothing_here_is_told_once(caplog):
     """A preset is made for more places than one, so nothing is told of it."""
-    policy_module._tell.cache_clear()
+    policy_module._warn_once.cache_clear()
     policy = {"name": "mine", "breaker": {"failures": 3}, "on_offset_reset": "raise"}
     with caplog.at_level(logging.WARNING, "kafkaguard.spark"):
         for _ in range(2):
@@ -405,7 +405,7 @@ def test_setting_that_means_nothing_here_is_told_once(caplog):
 
 def test_attempt_of_the_client_that_is_longer_than_the_deadline_is_told(caplog):
     """The client's own setting stays as it is."""
-    policy_module._tell.cache_clear()
+    policy_module._warn_once.cache_clear()
     with caplog.at_level(logging.WARNING, "kafkaguard.spark"):
         settings_of({"deadline": 30}, config={"delivery.timeout.ms": 60_000})
     (said,) = [record.getMessage() for record in caplog.records]

@@ -20,7 +20,7 @@ from kafkaguard._verdicts.verdict import Action
 from kafkaguard_adapters.spark.driver import write as write_module
 from kafkaguard_adapters.spark.driver.counting import Growth, make_report
 from kafkaguard_adapters.spark.driver.data_source import StreamWriter, TaskMessage
-from kafkaguard_adapters.spark.driver.plan import under_write
+from kafkaguard_adapters.spark.driver.plan import plan_write
 from kafkaguard_adapters.spark.driver.refused_columns import batch_bytes
 from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
 from kafkaguard_adapters.spark.driver.topics import Brokers
@@ -760,7 +760,7 @@ def test_nothing_is_shuffled_where_nothing_asks_for_it(spark):
     def shuffles(policy, **more):
         settings = make_settings("b:1", topic="t", policy=policy)
         df = some(spark)
-        plan = under_write(df, settings, topics, df.columns, **more)
+        plan = plan_write(df, settings, topics, df.columns, **more)
         return "Exchange" in plan._jdf.queryExecution().executedPlan().toString()
 
     assert not shuffles(letters_to("d"))

@@ -15,7 +15,7 @@ from kafkaguard.spark import (
     otel_reports,
     prometheus_reports,
 )
-from kafkaguard_adapters.spark.driver.counting import tell_once
+from kafkaguard_adapters.spark.driver.counting import warn_once
 from kafkaguard_adapters.spark.report import collapsed_said
 
 
@@ -120,6 +120,6 @@ def test_collapsed_keys_are_told_once_with_their_number():
     topic = f"collapsed-{id(told)}"
     for count in (1, 3, 4):
         if said := collapsed_said(count):
-            tell_once(topic, said, told.append)
+            warn_once(topic, said, told.append)
     (said,) = told
     assert said.startswith("3 records have the key {}: to_json omits")

@@ -145,14 +145,14 @@ def _marked(text: str) -> e.KafkaGuardError | None:
 
 def _of_java(text: str) -> e.KafkaGuardError | None:
     """Translate an exception of Spark's own sink, by the end of its class name."""
-    if told := java_text(text):
-        setting = told.place.pop("setting", None)
-        said = _SAID[told.error].format(setting=setting or "a setting")
-        verdict = _VERDICTS.get(told.error)
-        api = "Fetch" if told.error is e.OffsetOutOfRangeError else "Produce"
-        if told.error is e.BatchMateRefusedError:
-            told.place["code"] = e.InvalidRecordError.code
-        return errors.make(told.error, said, api=api, verdict=verdict, **told.place)
+    if named := java_text(text):
+        setting = named.place.pop("setting", None)
+        said = _SAID[named.error].format(setting=setting or "a setting")
+        verdict = _VERDICTS.get(named.error)
+        api = "Fetch" if named.error is e.OffsetOutOfRangeError else "Produce"
+        if named.error is e.BatchMateRefusedError:
+            named.place["code"] = e.InvalidRecordError.code
+        return errors.make(named.error, said, api=api, verdict=verdict, **named.place)
     for name in _JAVA.findall(text):
         cls = _JAVA_NAMES.get(name) or getattr(e, f"{name}Error", None)
         if cls is not None:

@@ -57,11 +57,11 @@ def read_policy(
         raise setting_error(f"policy: {error}", setting="policy") from error
     if given is not None:
         unused = unused_settings(policy, obeyed or SPARK_WRITE, _USUAL)
-        _tell(policy.name, ", ".join(unused), place)
+        _warn_once(policy.name, ", ".join(unused), place)
     return policy
 
 
-def tell_long_attempts(policy: RetryPolicy, seconds: float) -> None:
+def warn_of_long_attempts(policy: RetryPolicy, seconds: float) -> None:
     """Warn once if an attempt of the client may take longer than the policy allows.
 
     Args:
@@ -72,11 +72,11 @@ def tell_long_attempts(policy: RetryPolicy, seconds: float) -> None:
     if seconds > longest:
         unused = f"a limit of {longest:g} s"
         why = f"a client with delivery.timeout.ms of {seconds:g} s"
-        _tell(policy.name, unused, why)
+        _warn_once(policy.name, unused, why)
 
 
 @lru_cache(maxsize=64)
-def _tell(name: str, unused: str, place: str) -> None:
+def _warn_once(name: str, unused: str, place: str) -> None:
     """Warn about settings without effect, once in a process."""
     if unused:
         _log.warning("policy %s sets %s, which %s does not use", name, unused, place)

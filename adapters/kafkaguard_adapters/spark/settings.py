@@ -14,7 +14,7 @@ from kafkaguard_adapters.spark.policy import (
     on_reject,
     policy_of,
     read_policy,
-    tell_long_attempts,
+    warn_of_long_attempts,
 )
 from kafkaguard_adapters.spark.setting_errors import setting_error
 
@@ -108,7 +108,7 @@ def make_settings(
     check_topics(topic, dead_letter_topic)
     client = client_config(servers, _with_time_limit(config or {}, rules))
     if policy is not None:
-        tell_long_attempts(rules, float(client["delivery.timeout.ms"]) / 1000)
+        warn_of_long_attempts(rules, float(client["delivery.timeout.ms"]) / 1000)
     return SinkSettings(
         client=client,
         document=rules.model_dump_json(exclude_unset=True),

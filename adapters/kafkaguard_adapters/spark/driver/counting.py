@@ -99,11 +99,11 @@ def _many_letters(settings: SinkSettings, counts: TaskCounts) -> str | None:
 
 
 #: Topics for which this process has logged collapsed keys.
-_told: set[str | None] = set()
+_warned: set[str | None] = set()
 
 
-def tell_once(topic: str | None, said: str, tell: Callable[[str], object]) -> None:
-    """Call ``tell`` with a text about a topic, once for each topic and process."""
-    if topic not in _told:
-        _told.add(topic)
-        tell(said)
+def warn_once(topic: str | None, said: str, warn: Callable[[str], object]) -> None:
+    """Call ``warn`` with a text about a topic, once for each topic and process."""
+    if topic not in _warned:
+        _warned.add(topic)
+        warn(said)

@@ -70,7 +70,7 @@ class KafkaGuardSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """Check options, columns and topics; return the writer of a batch."""
-        with _told():
+        with _encoding_errors():
             if overwrite:
                 raise setting_error('Kafka cannot be overwritten: use mode("append")')
             from kafkaguard_adapters.spark.driver.topics import look_up
@@ -82,7 +82,7 @@ class KafkaGuardSource(DataSource):
         self, schema: StructType, overwrite: bool
     ) -> StreamArrowWriter:
         """Check options and columns; return the writer of a micro-batch."""
-        with _told():
+        with _encoding_errors():
             if StreamArrowWriter is DataSourceStreamWriter:
                 raise setting_error(
                     "streams of this data source need PySpark 4.1 or newer: use "
@@ -157,7 +157,7 @@ class StreamWriter(StreamArrowWriter):
             from kafkaguard_adapters.spark.driver.kept import KEEP_S
             from kafkaguard_adapters.spark.driver.topics import look_up
 
-            with _told():
+            with _encoding_errors():
                 self._topics = look_up(self._settings, KEEP_S)
             if self._settings.report is not None:
                 self._growth = self._planned()
@@ -193,7 +193,7 @@ class StreamWriter(StreamArrowWriter):
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _encoding_errors() -> Iterator[None]:
     """Encode an error so that the driver finds it in Spark's text."""
     try:
         yield
@@ -244,9 +244,9 @@ def _report(
 ) -> None:
     counts = add_up(m.counts for m in messages if isinstance(m, TaskMessage))
     if said := collapsed_said(counts.collapsed_keys):
-        from kafkaguard_adapters.spark.driver.counting import tell_once
+        from kafkaguard_adapters.spark.driver.counting import warn_once
 
-        tell_once(settings.topic, said, _warn)
+        warn_once(settings.topic, said, _warn)
     if settings.report is None:
         return
     from kafkaguard_adapters.spark.driver.counting import make_report

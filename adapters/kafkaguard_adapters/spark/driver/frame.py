@@ -102,14 +102,14 @@ def objection(make: Callable[[], DataFrame], columns: Sequence[str]) -> str | No
 
 
 def _in_short(error: AnalysisException, columns: Sequence[str]) -> str:
-    told = error.getMessageParameters() or {}
-    if function := told.get("routineName"):
+    parameters = error.getMessageParameters() or {}
+    if function := parameters.get("routineName"):
         name = function.replace("`", "").rpartition(".")[2]
         hint = did_you_mean(name, functions.__all__)
         return f"Spark has no function {name}{hint}"
-    if "objectName" not in told:
+    if "objectName" not in parameters:
         return next(line for line in str(error).splitlines() if line.strip())
-    name = told["objectName"].replace("`", "")
+    name = parameters["objectName"].replace("`", "")
     return f"there is no column {name}{other_columns(name, columns)}"
 
 

@@ -216,8 +216,8 @@ def _letter(
         parts.append(_only(is_large, size))
     if "partition" in columns:
         letter["partition"] = F.lit(None).cast("int")
-        meant = _meant(plan["partition"], dialect)
-        parts.append(_only(plan["partition"] >= 0, meant))
+        header = _partition_header(plan["partition"], dialect)
+        parts.append(_only(plan["partition"] >= 0, header))
     letter["headers"] = F.concat(*parts) if len(parts) > 1 else parts[0]
     return letter
 
@@ -255,7 +255,7 @@ def _hex(text: bytes) -> str:
     return f"X'{text.hex()}'"
 
 
-def _meant(partition: Column, dialect: Dialect) -> Column:
+def _partition_header(partition: Column, dialect: Dialect) -> Column:
     """Return the header with the requested partition of a record."""
     known = [
         set(reason_headers("", topic=None, partition=number, dialect=dialect))

@@ -40,7 +40,7 @@ FEWEST, _MOST = 4, 64
 _SIZE = "<size>"
 
 
-def under_write(
+def plan_write(
     df: DataFrame,
     settings: SinkSettings,
     topics: dict[str, SinkTopic],

@@ -192,12 +192,12 @@ class Brokers:
                 librdkafka would show as a timeout.
         """
         started = time.monotonic()
-        told = False
+        has_warned = False
         while (waited := time.monotonic() - started) < timeout + 1:
             with suppress(TimeoutError):
                 return future.result(_GLANCE_S)
-            if waited > ANSWER_TIMEOUT_S and not told:
-                told = True
+            if waited > ANSWER_TIMEOUT_S and not has_warned:
+                has_warned = True
                 text = "no broker at %s answers; waiting up to %g s"
                 _log.warning(text, self._servers, timeout)
             self._admin.poll(0)

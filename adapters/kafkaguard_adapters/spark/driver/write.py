@@ -6,13 +6,13 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard_adapters.spark.driver.columns import check_columns
-from kafkaguard_adapters.spark.driver.counting import Growth, make_report, tell_once
+from kafkaguard_adapters.spark.driver.counting import Growth, make_report, warn_once
 from kafkaguard_adapters.spark.driver.frame import (
     check_frame,
     check_order,
     check_partitions,
 )
-from kafkaguard_adapters.spark.driver.plan import under_write
+from kafkaguard_adapters.spark.driver.plan import plan_write
 from kafkaguard_adapters.spark.driver.topics import look_up
 from kafkaguard_adapters.spark.executor.task import COUNTS_SCHEMA, CountingTask
 from kafkaguard_adapters.spark.marker import error_from
@@ -132,25 +132,25 @@ def write_frame(
         KafkaGuardError: A record failed the job, or brokers went away.
     """
     columns = check_columns(df.schema, settings)
-    plan = under_write(
+    plan = plan_write(
         df, settings, topics, columns, partitions=partitions, order_by=order_by
     )
     try:
         rows = plan.mapInArrow(CountingTask(settings, topics), COUNTS_SCHEMA).collect()
     except Exception as error:
-        told = error_from(error)
-        if told is None:
+        translated = error_from(error)
+        if translated is None:
             raise
-        if not hasattr(told, "__notes__"):
-            told.add_note(f"{_landed(growth, settings)} while the job ran")
-        raise told from error
+        if not hasattr(translated, "__notes__"):
+            translated.add_note(f"{_appended_text(growth, settings)} while the job ran")
+        raise translated from error
     counts = add_up(TaskCounts.from_json(row.counts) for row in rows)
     if said := collapsed_said(counts.collapsed_keys):
-        tell_once(settings.topic, said, _log.warning)
+        warn_once(settings.topic, said, _log.warning)
     return make_report(settings, counts, growth)
 
 
-def _landed(growth: Growth, settings: SinkSettings) -> str:
+def _appended_text(growth: Growth, settings: SinkSettings) -> str:
     if settings.topic is None:
         return "an unknown number of records were appended to the topics of the column"
     names = " and ".join(growth.topics)

@@ -275,11 +275,11 @@ def _pairs(headers: list[dict[str, Any] | None] | None) -> list[Header] | None:
     """
     if headers is None:
         return None
-    return [_pair(place, header or {}) for place, header in enumerate(headers)]
+    return [_pair(index, header or {}) for index, header in enumerate(headers)]
 
 
-def _pair(place: int, header: dict[str, Any]) -> Header:
+def _pair(index: int, header: dict[str, Any]) -> Header:
     name = header.get("key")
     if name is None:
-        return f"{NAMELESS}{place}", header.get("value")
+        return f"{NAMELESS}{index}", header.get("value")
     return name.replace(NUL, _PICTURE_OF_NUL), header.get("value")

@@ -37,7 +37,7 @@ class Delivery:
     Args:
         settings: The settings of the write.
         topics: The facts about topics that the driver has looked up.
-        window: The most records between two flushes.
+        window_size: The most records between two flushes.
 
     Attributes:
         counts: The outcomes of the records.
@@ -47,11 +47,11 @@ class Delivery:
         self,
         settings: SinkSettings,
         topics: dict[str, SinkTopic],
-        window: int = WINDOW_RECORDS,
+        window_size: int = WINDOW_RECORDS,
     ) -> None:
         self._settings = settings
         self._known = KnownTopics(settings, topics)
-        self._window = window
+        self._window_size = window_size
         self._sent: list[Columns] = []
         self._open = 0
         self._open_bytes = 0
@@ -95,7 +95,7 @@ class Delivery:
             self._driver.assume_delivered(len(columns))
         self._open += len(columns)
         self._open_bytes += batch.nbytes
-        full = self._open >= self._window or self._open_bytes >= WINDOW_BYTES
+        full = self._open >= self._window_size or self._open_bytes >= WINDOW_BYTES
         if self._sender.has_failed or full:
             self.end_window()
 

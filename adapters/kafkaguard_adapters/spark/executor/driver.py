@@ -90,7 +90,7 @@ class WindowDriver:
         self._config = config
         self._attempts = WindowAttempts(settings)
         self._letters = LetterCount()
-        self._windows = 0
+        self._batches = 0
         self._commands: deque[Command] = deque()
 
     @cached_property
@@ -203,7 +203,7 @@ class WindowDriver:
             by_topic[record.topic].append((error, record))
         for topic, failures in by_topic.items():
             mine = (record for record in records if record.topic == topic)
-            self._commands += self._ended(self._window(topic, mine, failures))
+            self._commands += self._ended(self._begin_batch(topic, mine, failures))
         self._carry_out()
 
     def _tried_again(
@@ -269,27 +269,28 @@ class WindowDriver:
         found = (self._known.deleted(topic) for topic in topics if topic is not None)
         return next(filter(None, found), None)
 
-    def _window(
+    def _begin_batch(
         self,
         topic: str,
         records: Iterable[SinkRecord],
         failures: Sequence[FailedRecord],
         tokens: Sequence[object] | None = None,
     ) -> SentRecords:
-        self._windows += 1
-        window = SentRecords(topic, self._windows, records, failures, tokens)
-        self._machine.began(window)
-        return window
+        """Begin a batch: the records of a topic that were sent together."""
+        self._batches += 1
+        batch = SentRecords(topic, self._batches, records, failures, tokens)
+        self._machine.began(batch)
+        return batch
 
-    def _ended(self, window: SentRecords) -> Sequence[Command]:
-        """Report to the machine which records of a window failed.
+    def _ended(self, batch: SentRecords) -> Sequence[Command]:
+        """Report to the machine which records of a batch failed.
 
         After a refused null key the topic is looked up first: it may be compacted now.
         """
-        refusals = tuple(window.refusals())
+        refusals = tuple(batch.refusals())
         if any(r.null_key and r.cause.code() in _OF_NULL_KEYS for r in refusals):
-            self._known.look_again(window.place.topic)
-        return self._machine.failed(window, refusals, _TIME)
+            self._known.look_again(batch.place.topic)
+        return self._machine.failed(batch, refusals, _TIME)
 
     # --- commands ---------------------------------------------------------------------
 
@@ -334,9 +335,9 @@ class WindowDriver:
         self._sender.flush()
         failed = self._tried_again(self._sender.take_failed(), again)
         tokens = [object() for _ in again]
-        window = self._window(topic, again, failed, tokens)
+        batch = self._begin_batch(topic, again, failed, tokens)
         out = self._machine.sent(topic, tokens, _TIME)
-        return [*out, *self._ended(window)]
+        return [*out, *self._ended(batch)]
 
     def _size_limit(self, topic: str) -> int | None:
         if not self._known.takes_dead_letters(topic):

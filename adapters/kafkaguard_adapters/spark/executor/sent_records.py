@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from kafkaguard_adapters.spark.executor.arrow import SinkRecord
 
-#: The time limit of a window: none, because librdkafka itself lets records expire.
+#: The time limit of a batch: none, because librdkafka itself lets records expire.
 _FOREVER = float("inf")
 
 
@@ -25,7 +25,7 @@ class SentRecords(Batch):
 
     Args:
         topic: The records' topic.
-        number: The number of this window, from 1.
+        number: The number of this batch, from 1.
         records: The records.
         failed: The records that failed, each with the client's error.
         tokens: The records' tokens in the machine; None: they are new to the machine.
@@ -50,7 +50,7 @@ class SentRecords(Batch):
 
     @property
     def count(self) -> int:
-        """How many records the window has."""
+        """How many records the batch has."""
         return len(self._keys)
 
     def tokens(self) -> Sequence[Hashable]:

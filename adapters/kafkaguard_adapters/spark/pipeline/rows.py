@@ -45,16 +45,16 @@ class Rows:
 
     Attributes:
         frame: The rows.
-        told: Whether ``frame`` also has the columns :data:`LINE` and :data:`FILE`.
+        has_lines: Whether ``frame`` also has the columns :data:`LINE` and :data:`FILE`.
     """
 
     frame: DataFrame
-    told: bool
+    has_lines: bool
 
     @property
     def plain(self) -> DataFrame:
         """The columns that the user's expressions can use."""
-        return self.frame.drop(LINE, FILE) if self.told else self.frame
+        return self.frame.drop(LINE, FILE) if self.has_lines else self.frame
 
     def select(self, expressions: Sequence[str]) -> DataFrame:
         """Evaluate expressions.
@@ -63,7 +63,7 @@ class Rows:
             Columns ``_0``, ``_1`` and so on, and :data:`LINE` and :data:`FILE` if the
             source has them.
         """
-        if not self.told:
+        if not self.has_lines:
             return self.frame.select(*_numbered(expressions))
         if not any("*" in text for text in expressions):
             return self.frame.select(LINE, FILE, *_numbered(expressions))
@@ -133,13 +133,13 @@ def _check_options(source: Source) -> OnMalformed | None:
     return None
 
 
-def read(spark: SparkSession, pipeline: Pipeline, *, told: bool) -> Rows:
+def read(spark: SparkSession, pipeline: Pipeline, *, with_lines: bool) -> Rows:
     """Read a source; nothing runs yet, except to check the names of columns.
 
     Args:
         spark: The session.
         pipeline: The pipeline.
-        told: Whether to add the lines that cannot be read.
+        with_lines: Whether to add the lines that cannot be read.
 
     Raises:
         MistakeError: The names in a CSV file are not those of ``source.columns``, or a
@@ -149,8 +149,8 @@ def read(spark: SparkSession, pipeline: Pipeline, *, told: bool) -> Rows:
     source = pipeline.source
     options = _options(pipeline)
     reader: Any = spark.readStream if pipeline.stream else spark.read
-    if not told:
-        return Rows(_loaded(reader, source, options), told=False)
+    if not with_lines:
+        return Rows(_loaded(reader, source, options), has_lines=False)
     options |= {_MODE: "PERMISSIVE", _LINE_OPTION: LINE}
     found = _loaded(reader, source, options)
     if _SPARKS_LINE in found.columns:
@@ -165,7 +165,7 @@ def read(spark: SparkSession, pipeline: Pipeline, *, told: bool) -> Rows:
     schema = found.drop(LINE).schema.add(LINE, "string")
     again: Any = spark.readStream if pipeline.stream else spark.read
     rows = _loaded(again.schema(schema), source, options, columns=False)
-    return Rows(rows.withColumn(FILE, F.col("_metadata.file_path")), told=True)
+    return Rows(rows.withColumn(FILE, F.col("_metadata.file_path")), has_lines=True)
 
 
 def _options(pipeline: Pipeline) -> dict[str, str]:

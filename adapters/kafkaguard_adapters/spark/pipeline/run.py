@@ -97,7 +97,7 @@ def plan(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
         with _blamed("source", "columns"):
             spark.read.schema(pipeline.source.columns)
     with _blamed("source"), _format_known(pipeline):
-        rows = read(spark, pipeline, told=malformed is not None)
+        rows = read(spark, pipeline, with_lines=malformed is not None)
     found = (_mistake(rows.plain, *each) for each in expressions(pipeline))
     if mistakes := [each for each in found if each is not None]:
         raise MistakesError(mistakes)
@@ -126,10 +126,10 @@ def _made(rows: Rows, pipeline: Pipeline) -> DataFrame:
     cast = under_casts(select.key) if select.key else None
     if cast is not None:
         texts[_LOST] = cast
-    told = [F.col(LINE), F.col(FILE)] if rows.told else []
+    lines = [F.col(LINE), F.col(FILE)] if rows.has_lines else []
     made = rows.select(list(texts.values()))
-    numbered = dict(zip(made.columns[len(told) :], texts, strict=True))
-    named = made.select(*told, *[F.col(n).alias(name) for n, name in numbered.items()])
+    numbered = dict(zip(made.columns[len(lines) :], texts, strict=True))
+    named = made.select(*lines, *[F.col(n).alias(name) for n, name in numbered.items()])
     return _shaped(named, list(headers))
 
 
@@ -267,11 +267,11 @@ def run(
     try:
         return _run(frame, pipeline, on_batch)
     except (KafkaGuardError, *OF_SPARK) as error:
-        told = error_from(error)
-        if told is None:
+        translated = error_from(error)
+        if translated is None:
             raise
-        add_line_number(told)
-        raise told from error
+        add_line_number(translated)
+        raise translated from error
 
 
 def _run(
