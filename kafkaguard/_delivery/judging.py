@@ -47,7 +47,7 @@ _SEQUENCE_ERRORS = frozenset(
     {OutOfOrderSequenceNumberError.code, UnknownProducerIdError.code}
 )
 #: The verdict for each record of a failed transaction (KIP-1050).
-ABORT = classify(120, api="EndTxn")
+ABORTED = classify(120, api="EndTxn")
 #: The verdict for a record that was sent and got no answer.
 IN_DOUBT = classify(ClientTimeoutError(), api="Produce")
 #: The verdict for a record that was sent, and that its client gave up.
@@ -168,7 +168,7 @@ class Judge:
         cause = refusal.cause
         sent = refusal.sent != "never"
         if not sent and ends_all(cause):
-            return Judgement(self._errors.translate(cause, **_place(known)))
+            return Judgement(self._errors.translate(cause, **_error_arguments(known)))
         why = f"the producer gave up ({_name_of(refusal)})"
         if known.closed:
             why = "the producer was closed"
@@ -176,11 +176,17 @@ class Judge:
             text = (
                 f"{why} while this record had no answer yet: it may have been written"
             )
-            error = unanswered(self._errors, text, original=cause, **_place(known))
+            error = unanswered(
+                self._errors, text, original=cause, **_error_arguments(known)
+            )
             return Judgement(error, may_be_rescued=True, in_flight=True)
         text = f"{why} before this record was sent: it was not written"
         error = self._errors.make(
-            ClientClosedError, text, original=cause, verdict=NOT_SENT, **_place(known)
+            ClientClosedError,
+            text,
+            original=cause,
+            verdict=NOT_SENT,
+            **_error_arguments(known),
         )
         return Judgement(error, may_be_rescued=True, client_failed=True)
 
@@ -205,7 +211,7 @@ class Judge:
             refusal.cause,
             message=f"no outcome within {self._time}; {happened}",
             context=context,
-            **_place(known),
+            **_error_arguments(known),
         )
 
     def _in_failed_transaction(
@@ -213,7 +219,7 @@ class Judge:
     ) -> KafkaGuardError:
         verdict = classify(refusal.cause, api="Produce", transactional=True)
         if verdict.action not in _STOPS:
-            verdict = ABORT
+            verdict = ABORTED
         return self._errors.translate(
             refusal.cause,
             message=(
@@ -221,7 +227,7 @@ class Judge:
                 "see it"
             ),
             verdict=verdict,
-            **_place(known),
+            **_error_arguments(known),
         )
 
     def not_in_time(self, error: KafkaGuardError) -> KafkaGuardError:
@@ -278,8 +284,8 @@ class Judge:
             BatchMateRefusedError,
             f"{why}; this one was not written",
             original=_exception(refusal.cause),
-            verdict=ABORT if self._traits.transactional else None,
-            **_place(known),
+            verdict=ABORTED if self._traits.transactional else None,
+            **_error_arguments(known),
         )
 
     def _in_doubt(self, refusal: Refusal, known: RefusalFacts) -> KafkaGuardError:
@@ -291,7 +297,7 @@ class Judge:
                 "no answer, so it may have been written"
             ),
             verdict=IN_DOUBT,
-            **_place(known),
+            **_error_arguments(known),
         )
 
     def _refusal_error(self, refusal: Refusal, known: RefusalFacts) -> KafkaGuardError:
@@ -308,13 +314,17 @@ class Judge:
             and _code_of(refusal) == InvalidRecordError.code
         ):
             context["phase"] = "single"
-        return self._errors.translate(refusal.cause, context=context, **_place(known))
+        return self._errors.translate(
+            refusal.cause, context=context, **_error_arguments(known)
+        )
 
     def _translated(self, refusal: Refusal, known: RefusalFacts) -> KafkaGuardError:
         if isinstance(refusal.cause, KafkaGuardError):
             return refusal.cause
         context = {"transactional": self._traits.transactional}
-        return self._errors.translate(refusal.cause, context=context, **_place(known))
+        return self._errors.translate(
+            refusal.cause, context=context, **_error_arguments(known)
+        )
 
     def not_taken(self, why: BaseException, record: Record) -> KafkaGuardError:
         """Make the error of a record that the client did not accept again."""
@@ -381,7 +391,7 @@ def add_words(error: KafkaGuardError, words: str) -> None:
     error.summary = f"{said}; {words}" if said else words
 
 
-def _place(known: RefusalFacts) -> dict[str, Any]:
+def _error_arguments(known: RefusalFacts) -> dict[str, Any]:
     topic, partition = known.place
     return {"api": "Produce", "topic": topic, "partition": partition}
 

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
     from kafkaguard._delivery.shell import Policy
 
-Call = Literal["begin", "commit", "abort"]
+CallName = Literal["begin", "commit", "abort"]
 #: After these actions the client has no transaction that it could abort.
 _OVER = frozenset({Action.FENCED, Action.RECREATE})
-_PHASES: dict[Call, CallContext] = {
+_PHASES: dict[CallName, CallContext] = {
     "begin": CallContext(api="InitProducerId", transactional=True),
     "commit": CallContext(
         api="EndTxn", transactional=True, phase="commit", repeatable=True
@@ -61,10 +61,10 @@ class TransactionRun:
     def __init__(self, policy: Policy, *, random: Callable[[], float] = random) -> None:
         self._policy = policy
         self._random = random
-        self._call: Call = "begin"
+        self._call: CallName = "begin"
         self._machine = Machine(0.0, random)
 
-    def starts(self, call: Call, now: float) -> None:
+    def starts(self, call: CallName, now: float) -> None:
         """Record the first attempt of a call."""
         self._call = call
         self._machine = Machine(now, self._random, repeatable=_PHASES[call].repeatable)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from kafkaguard._delivery.shell import Policy
-    from kafkaguard._delivery.transaction import Call as CallName
+    from kafkaguard._delivery.transaction import CallName
     from kafkaguard_adapters.aiokafka.shell import AIOKafkaShell
     from kafkaguard_adapters.producing.task_driver import TaskDriver
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kafkaguard._delivery.judging import ABORT, HELD, add_words
+from kafkaguard._delivery.judging import ABORTED, HELD, add_words
 from kafkaguard._delivery.report import CallbackError, DeliveryFailed, worst
 from kafkaguard._verdicts.classification import classify
 from kafkaguard._verdicts.verdict import Action, RuleInfo, Verdict
@@ -246,7 +246,7 @@ def transaction_given_up(
         counts += f", failed {report.failed}, in doubt {report.in_doubt}"
     counts = f"({counts} since the last report)"
     if why is None:
-        verdict = ABORT
+        verdict = ABORTED
         text = (
             f"while a transaction was open. The transaction was aborted, so its "
             f"records are lost {counts}. Call commit_transaction() or "

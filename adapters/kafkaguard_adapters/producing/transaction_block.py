@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kafkaguard._delivery.shell import Policy
-    from kafkaguard._delivery.transaction import Call
+    from kafkaguard._delivery.transaction import CallName
 
 
 class TransactionCalls(Protocol):
@@ -72,7 +72,7 @@ def transaction(calls: TransactionCalls, policy: Policy) -> Iterator[None]:
     _make(run, calls, "commit")
 
 
-def _make(run: TransactionRun, calls: TransactionCalls, call: Call) -> None:
+def _make(run: TransactionRun, calls: TransactionCalls, call: CallName) -> None:
     """Make a call; if it fails, repeat it or abort, as the transaction run decides.
 
     Raises:

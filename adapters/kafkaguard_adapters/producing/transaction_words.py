@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kafkaguard._delivery.judging import ABORT as ABORTED
+from kafkaguard._delivery.judging import ABORTED
 from kafkaguard._delivery.transaction import NOT_ABORTED
 from kafkaguard._verdicts.classification import classify
 from kafkaguard._verdicts.verdict import Action, RuleInfo, Verdict
