@@ -34,7 +34,7 @@ class Listener:
     def record_failed(self, window):
         """Close, as the shell does."""
         if window.close():
-            window.tick()
+            window.count_ended()
 
     def all_reported(self, window):
         """Take note of an end."""

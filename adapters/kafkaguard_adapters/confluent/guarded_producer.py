@@ -247,7 +247,7 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         if isinstance(error, RuntimeError):
             raise errors.translate(error) from error
         assert isinstance(error, KafkaException)
-        if self._shell.note(self.client, error) and self._builder.can_build:
+        if self._shell.report_if_dead(self.client, error) and self._builder.can_build:
             return 1  # the client is being replaced
         if isinstance(error, KafkaGuardError):
             raise error
@@ -340,7 +340,7 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         Raises:
             ClientClosedError: The producer was closed.
         """
-        with _closed_is_told():
+        with _translating_closed():
             self.client.purge(in_queue, in_flight, blocking)
         if in_queue:
             self._driver.drop_waiting("purge() was called")
@@ -351,7 +351,7 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         Raises:
             ClientClosedError: The producer was closed.
         """
-        with _closed_is_told():
+        with _translating_closed():
             return self.client.list_topics(*args, **kwargs)
 
     def set_sasl_credentials(self, username: str, password: str) -> None:
@@ -360,7 +360,7 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         Raises:
             ClientClosedError: The producer was closed.
         """
-        with _closed_is_told():
+        with _translating_closed():
             self.client.set_sasl_credentials(username, password)
 
     # --- transactions -----------------------------------------------------------------
@@ -479,12 +479,12 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         except RuntimeError:
             return True
         except KafkaException as error:
-            self._shell.note(self.client, error)
+            self._shell.report_if_dead(self.client, error)
         return False
 
 
 @contextmanager
-def _closed_is_told() -> Iterator[None]:
+def _translating_closed() -> Iterator[None]:
     """Raise an error with a verdict for a call on a closed client."""
     try:
         yield

@@ -88,7 +88,8 @@ class Sending:
         """
         shell, windows = self.shell, self.shell.windows
         checks = self._null_keys.is_on
-        refused, place, not_taken = self.refused_key, self._place, self._not_taken
+        refused, not_taken = self.refused_key, self._not_taken
+        take_slot = self._take_slot
 
         def produce(
             topic: str,
@@ -126,7 +127,7 @@ class Sending:
                 window = windows[topic]
                 index = next(window.slots)
             except (KeyError, StopIteration, TypeError):
-                window, index, key_hash, value_hash = place(topic, key, value)
+                window, index, key_hash, value_hash = take_slot(topic, key, value)
             window.key_hashes[index] = key_hash
             window.value_hashes[index] = value_hash
             try:
@@ -170,7 +171,7 @@ class Sending:
         end = time.monotonic() + self._time_limit.seconds
         is_callback = get_ident() in self.shell.callbacks.polling  # must not poll again
         while True:
-            window, index = self.take_place(record.topic)
+            window, index = self.take_slot(record.topic)
             try:
                 return hand_over(OwnTicket(window, index, record.call, hand_over))
             except BaseException as error:
@@ -180,10 +181,12 @@ class Sending:
                     raise
             self.shell.serve_for_room(_ROOM_S)
 
-    # --- a place in a window ----------------------------------------------------------
+    # --- a slot in a window -----------------------------------------------------------
 
-    def _place(self, topic: Any, key: Any, value: Any) -> tuple[Window, int, int, int]:
-        """Take a place for a record if the fast path of ``produce`` found none."""
+    def _take_slot(
+        self, topic: Any, key: Any, value: Any
+    ) -> tuple[Window, int, int, int]:
+        """Take a slot for a record if the fast path of ``produce`` found none."""
         if not isinstance(topic, str):
             raise TypeError(f"produce(topic): str, not {type(topic).__name__}")
         for part in (key, value):
@@ -192,10 +195,10 @@ class Sending:
                     "produce(key, value): str, bytes or None, not "
                     f"{type(part).__name__}"
                 )
-        return *self.take_place(topic), hash(key), hash(value)
+        return *self.take_slot(topic), hash(key), hash(value)
 
-    def take_place(self, topic: str) -> tuple[Window, int]:
-        """Take a place in the open window of a topic, once the topic is free.
+    def take_slot(self, topic: str) -> tuple[Window, int]:
+        """Take a slot in the open window of a topic, once the topic is free.
 
         Raises:
             KafkaGuardError: The topic was held for longer than a call may wait.
@@ -285,7 +288,7 @@ class Sending:
 
     def _refused_or_mended(self, error: KafkaException, record: Arguments) -> None:
         shell = self.shell
-        if shell.note(shell.client, error):
+        if shell.report_if_dead(shell.client, error):
             if self._driver.is_held(record.topic) and not self._driver.is_own_thread():
                 self._again(record)
                 return
@@ -355,7 +358,7 @@ class Sending:
             Exception: The client raised it.
         """
         topic, value, key, partition, call, timestamp, headers = record
-        window, index = self.take_place(topic)
+        window, index = self.take_slot(topic)
         window.mark(index, key, value)
         on_delivery = Ticket(window, index, call, headers, timestamp)
         try:

@@ -199,12 +199,12 @@ class ConfluentShell(ReportingShell):
                     del windows[window.place.topic]
             was_open = window.close()
         if was_open:
-            window.tick()
+            window.count_ended()
 
     def wait_for_sends(self, topic: str | None, deadline: float) -> bool:  # noqa: ARG002 - as any barrier
         """Close the windows of a topic, or all, so that sends check for a hold.
 
-        Nothing is waited for: a send that already has a place in a window counts as
+        Nothing is waited for: a send that already has a slot in a window counts as
         pending in that window.
         """
         self._close_windows(topic)
@@ -241,7 +241,7 @@ class ConfluentShell(ReportingShell):
         """Return why each record failed whose failure was reported; keep its report."""
         if not window.failed_reports:
             return []
-        window.due = window.since + self.traits.delivery_timeout
+        window.due = window.oldest_produced_at + self.traits.delivery_timeout
         refusals = window.refusals(self._known(window))
         for refusal in refusals:
             report = self._unsettled[refusal.token] = window.report_of(refusal.token)
@@ -251,11 +251,11 @@ class ConfluentShell(ReportingShell):
 
     def _end(self, window: Window) -> None:
         self._open.pop(window, None)
-        window.let_go()
+        window.free_reports()
 
     def _known(self, window: Window) -> ClientFacts:
         kept = None
-        oldest = window.since - SUPPRESSED_S
+        oldest = window.oldest_produced_at - SUPPRESSED_S
         if self._settings.error_log is not None:
             self.hear_errors()
             kept = self._lost_connection < oldest
@@ -284,8 +284,8 @@ class ConfluentShell(ReportingShell):
         assert outcome is not None
         report = self._unsettled.pop(record.first_token, None)
         message = self._arrived.pop(record.token, None)
-        is_told = outcome.error is not None or not self.only_errors
-        if report is not None and report.call is not None and is_told:
+        wants_callback = outcome.error is not None or not self.only_errors
+        if report is not None and report.call is not None and wants_callback:
             self.callbacks.put(report.call, outcome, message or report.message)
 
     def leave(self) -> list[Any]:
@@ -398,14 +398,14 @@ class ConfluentShell(ReportingShell):
         try:
             return serve(client)
         except KafkaException as error:
-            self.note(client, error)
+            self.report_if_dead(client, error)
         except RuntimeError as error:  # the application has closed it
             self._fault("the client could not be polled", error)
         return 0
 
     # --- the death of a producer ------------------------------------------------------
 
-    def note(self, client: Any, error: KafkaException) -> bool:
+    def report_if_dead(self, client: Any, error: KafkaException) -> bool:
         """Return whether an exception means that a producer is dead; report a death."""
         said = error.args[0] if error.args else None
         is_dead = isinstance(said, KafkaError) and (
@@ -427,16 +427,16 @@ class ConfluentShell(ReportingShell):
         if log is None:
             return
         for error in log.read():
-            self._hear_error(error, is_told=log.own is not None)
+            self._hear_error(error, is_user_told=log.own is not None)
             if log.own is not None:
                 self.callbacks.call(log.own, error)
 
-    def _hear_error(self, error: Any, *, is_told: bool) -> None:
+    def _hear_error(self, error: Any, *, is_user_told: bool) -> None:
         """Record that the client has lost a connection, or could not log in."""
         self._lost_connection = _now()
         if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):  # noqa: SLF001 - documented constants
             self._refused_login = error, self._lost_connection
-        if is_told or self._lost_connection < self._logs_again:
+        if is_user_told or self._lost_connection < self._logs_again:
             return  # without any callback librdkafka itself would log each of them
         self._logs_again = self._lost_connection + QUIET_S
         _log.warning(
@@ -593,7 +593,7 @@ class ConfluentShell(ReportingShell):
                     raise errors.translate(error, api="Produce", topic=topic) from error
                 time.sleep(POLL_S)  # the guard polls meanwhile
             except KafkaException as error:
-                self.note(client, error)
+                self.report_if_dead(client, error)
                 missing = None
                 if says_unknown_partition(error):
                     missing = self.missing_partition(error, *record.place)

@@ -309,9 +309,9 @@ class Transactions:
         self, error: Exception, call: Call, limit: TimeLimit | None
     ) -> KafkaGuardError:
         said: Any = error.args[0] if error.args else None
-        is_told = isinstance(said, KafkaError)
-        self._can_ask_again = is_told and said.retriable()
-        state = state_of(said.str()) if is_told else None
+        is_kafka_error = isinstance(said, KafkaError)
+        self._can_ask_again = is_kafka_error and said.retriable()
+        state = state_of(said.str()) if is_kafka_error else None
         if state is not None:
             self._can_ask_again = False
             return _words.out_of_order(call, state, error)
@@ -322,11 +322,11 @@ class Transactions:
             judged.original_text = None
         if judged.verdict.action in _FINAL or self._can_ask_again:
             return judged
-        is_dead = is_told and said.fatal()
-        if call is ABORT and is_told and (is_dead or said.txn_requires_abort()):
+        is_dead = is_kafka_error and said.fatal()
+        if call is ABORT and is_kafka_error and (is_dead or said.txn_requires_abort()):
             self._is_stuck = True
             return _words.not_aborted(error)
-        if is_told and said.txn_requires_abort() and self._failure is not None:
+        if is_kafka_error and said.txn_requires_abort() and self._failure is not None:
             return _words.abort_first(self._failure, COMMIT)
         if is_dead:
             self._is_stuck = True

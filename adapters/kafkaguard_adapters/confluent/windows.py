@@ -1,7 +1,7 @@
 """Windows: groups of records that the delivery machine tracks together.
 
 A confluent-kafka producer does not show its batches, and reports a record only when
-somebody polls. So the guard counts records in windows. A record takes a place in the
+somebody polls. So the guard counts records in windows. A record takes a slot in the
 open window of its topic before the client gets the record. A window ends when it is
 closed and each of its records was reported. For each record, a window keeps two
 numbers: the hash of the key, to know which keys were accepted after a failed record,
@@ -66,16 +66,16 @@ class FailedReport(NamedTuple):
         message: The client's message about the record.
         call: The application's callback.
         ticket: The record's ticket, if it has one.
-        since: When the client got the record, in monotonic seconds.
-        seconds: The time from then until the report.
+        produced_at: When the client got the record, in monotonic seconds.
+        latency_s: The seconds from then until the report.
     """
 
     error: Any
     message: Any
     call: Any
     ticket: Ticket | None
-    since: float
-    seconds: float
+    produced_at: float
+    latency_s: float
 
 
 class ClientFacts(NamedTuple):
@@ -121,11 +121,11 @@ class Window(Batch):
 
     __slots__ = (
         "_capacity",
-        "_goal",
+        "_ended_counter",
         "_is_first",
+        "_last_count",
         "_report_at",
         "_suspects",
-        "_ticks",
         "_voids",
         "chained",
         "failed_reports",
@@ -161,10 +161,10 @@ class Window(Batch):
         self._capacity = capacity
         self.listener = listener
         self._suspects = suspects
-        #: One tick for each record that has its outcome, and one for closing.
-        self._ticks = iter(range(capacity + 1))
-        #: The last tick, once the window is closed.
-        self._goal: int | None = None
+        #: One number for each record that has its outcome, and one for closing.
+        self._ended_counter = iter(range(capacity + 1))
+        #: The last of these numbers, once the window is closed.
+        self._last_count: int | None = None
         self._voids: set[int] = set()
         self._report_at: dict[int, FailedReport] = {}
         self.chained: tuple[Any, Any] = (None, None)
@@ -173,12 +173,12 @@ class Window(Batch):
     # --- reports, in the thread that polls --------------------------------------------
 
     def _delivery_callback(self) -> Any:
-        ticks, listener = self._ticks, self.listener
+        ended_counter, listener = self._ended_counter, self.listener
 
         def on_delivery(error: Any, message: Any) -> None:
             if error is not None:
                 self.add_failed_report(error, message)
-            elif next(ticks) == self._goal:
+            elif next(ended_counter) == self._last_count:
                 listener.all_reported(self)
 
         return on_delivery
@@ -195,13 +195,14 @@ class Window(Batch):
             raise TypeError(
                 f"produce(on_delivery): a function, not {type(call).__name__}"
             )
-        ticks, listener, callbacks = self._ticks, self.listener, self.listener.callbacks
+        ended_counter, listener = self._ended_counter, self.listener
+        callbacks = listener.callbacks
 
         def on_delivery(error: Any, message: Any) -> None:
             if error is not None:
                 self.add_failed_report(error, message, call)
                 return
-            if next(ticks) == self._goal:
+            if next(ended_counter) == self._last_count:
                 listener.all_reported(self)
             if listener.only_errors:
                 return
@@ -222,34 +223,34 @@ class Window(Batch):
         self, error: Any, message: Any, call: Any = None, ticket: Ticket | None = None
     ) -> None:
         """Record that a record has failed."""
-        seconds = message.latency()
-        since = time.monotonic() - seconds
+        latency_s = message.latency()
+        produced_at = time.monotonic() - latency_s
         self.failed_reports.append(
-            FailedReport(error, message, call, ticket, since, seconds)
+            FailedReport(error, message, call, ticket, produced_at, latency_s)
         )
         self.listener.record_failed(self)
-        self.tick()
+        self.count_ended()
 
-    def tick(self) -> None:
+    def count_ended(self) -> None:
         """Count that a record has its outcome, or that the window is closed."""
-        if next(self._ticks) == self._goal:
+        if next(self._ended_counter) == self._last_count:
             self.listener.all_reported(self)
 
     def void(self, index: int) -> None:
         """Record that the client did not accept a record."""
         self.key_hashes[index] = self.value_hashes[index] = _VOID
         self._voids.add(index)
-        self.tick()
+        self.count_ended()
 
     def close(self) -> bool:
         """Stop giving indexes; return whether the window was open.
 
-        Called under the listener's lock. The caller calls ``tick`` next.
+        Called under the listener's lock. The caller calls ``count_ended`` next.
         """
-        if self._goal is not None:
+        if self._last_count is not None:
             return False
         # One atomic step, so that no thread gets an index meanwhile.
-        self._goal = self._capacity - len(list(self.slots))
+        self._last_count = self._capacity - len(list(self.slots))
         return True
 
     @property
@@ -263,11 +264,11 @@ class Window(Batch):
         self.value_hashes[index] = hash(value)
 
     @property
-    def since(self) -> float:
+    def oldest_produced_at(self) -> float:
         """When the client got the oldest failed record, in monotonic seconds."""
-        return min(report.since for report in self.failed_reports)
+        return min(report.produced_at for report in self.failed_reports)
 
-    def let_go(self) -> None:
+    def free_reports(self) -> None:
         """Free what is needed for reports only."""
         self.on_delivery, self.chained = None, (None, None)
         self.value_hashes = array("q")
@@ -296,16 +297,16 @@ class Window(Batch):
 
     @property
     def _taken(self) -> int:
-        if self._goal is not None:
-            return self._goal
+        if self._last_count is not None:
+            return self._last_count
         return self._capacity - length_hint(self.slots)
 
     @property
     def delivered(self) -> int:
         """How many records were reported as delivered so far."""
-        ticked = self._capacity + 1 - length_hint(self._ticks)
-        closed = self._goal is not None
-        return ticked - closed - len(self._voids) - len(self.failed_reports)
+        counted = self._capacity + 1 - length_hint(self._ended_counter)
+        closed = self._last_count is not None
+        return counted - closed - len(self._voids) - len(self.failed_reports)
 
     def where(self, index: int) -> tuple[int | None, int | None]:
         """Return partition and offset of a dead letter."""
@@ -334,7 +335,7 @@ class Window(Batch):
 
     def refusals(self, known: ClientFacts) -> list[Refusal]:
         """Return why each failed record has failed."""
-        self._report_at = dict(self._placed())
+        self._report_at = dict(self._with_index())
         return [
             _refusal(self.first_token + index, index, report, known)
             for index, report in self._report_at.items()
@@ -348,40 +349,40 @@ class Window(Batch):
         """
         missing = self.unreported_count
         error = KafkaException(KafkaError(_PURGED_IN_FLIGHT))
-        places = [
+        indexes = [
             index
             for index in range(self._taken)
             if index not in self._voids and index not in self._report_at
         ]
         return [
             Refusal(self.first_token + index, index, error, "client", "maybe")
-            for index in places[len(places) - missing :]
+            for index in indexes[len(indexes) - missing :]
         ]
 
     def report_of(self, token: Any) -> FailedReport:
         """Return the report of a failed record."""
         return self._report_at[token - self.first_token]
 
-    def _placed(self) -> Iterator[tuple[int, FailedReport]]:
+    def _with_index(self) -> Iterator[tuple[int, FailedReport]]:
         """Find the index of each failed record.
 
         If records have the same key and value, the last of them counts as failed, so
         that the newest record is never lost.
         """
         known = {f.ticket.index for f in self.failed_reports if f.ticket is not None}
-        places: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+        indexes: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
         for index in range(self._taken):
             if index not in known and index not in self._voids:
                 marks = self.key_hashes[index], self.value_hashes[index]
-                places[marks].append(index)
+                indexes[marks].append(index)
         for report in self.failed_reports:
             if report.ticket is not None:
                 yield report.ticket.index, report
                 continue
             message = report.message
             marks_of = product(hashes(message.key()), hashes(message.value()))
-            alike = next((places[m] for m in marks_of if places.get(m)), None)
-            yield (alike or next(filter(None, places.values()))).pop(), report
+            alike = next((indexes[m] for m in marks_of if indexes.get(m)), None)
+            yield (alike or next(filter(None, indexes.values()))).pop(), report
 
 
 class Ticket:
@@ -413,7 +414,7 @@ class Ticket:
             window.add_failed_report(error, message, self.call, self)
             return
         self.arrived(message)
-        window.tick()
+        window.count_ended()
 
     def arrived(self, message: Any) -> None:
         """Record that the record was delivered."""
@@ -506,7 +507,7 @@ def _refusal(
     else:
         # An earlier attempt may have written it: the broker checks the topic's settings
         # before it checks for a duplicate batch.
-        is_repeated = report.seconds >= known.retry_s
+        is_repeated = report.latency_s >= known.retry_s
         facts["was_unanswered"] = known.kept_connections is False and is_repeated
     return Refusal(
         token,
