@@ -68,7 +68,7 @@ class Fates:
         open: The records that are not settled.
         transaction_failure: The error for which the transaction must abort: the first
             one that is not only a mate's, if there is one.
-        has_hole: A record of a transaction failed in flight.
+        has_gap: A record of a transaction failed in flight.
     """
 
     attempts: Attempts
@@ -87,7 +87,7 @@ class Fates:
     ) -> None:
         self.open: dict[Record, None] = {}
         self.transaction_failure: KafkaGuardError | None = None
-        self.has_hole = False
+        self.has_gap = False
         self._traits = traits
         self._policy = policy
         self._errors = errors
@@ -221,7 +221,7 @@ class Fates:
             self._warn_of_drops(error)
             self.settle(record, "dropped", error)
         elif on_reject == "dead_letter":
-            self._set_aside(record, error, now)
+            self._dead_letter(record, error, now)
         else:
             self.fail(record, error)
 
@@ -232,7 +232,7 @@ class Fates:
         if self._traits.transactional:
             if isinstance(self.transaction_failure, BatchMateRefusedError | None):
                 self.transaction_failure = error  # rather the record that is to blame
-            self.has_hole = self.has_hole or record.batch is not None
+            self.has_gap = self.has_gap or record.batch is not None
         written = error.verdict.written
         self.settle(record, "failed" if written == "no" else "in_doubt", error)
 
@@ -281,7 +281,7 @@ class Fates:
 
     # --- dead letters -----------------------------------------------------------------
 
-    def _set_aside(self, record: Record, error: KafkaGuardError, now: float) -> None:
+    def _dead_letter(self, record: Record, error: KafkaGuardError, now: float) -> None:
         why = self._claim_letter(record, error)
         if why is not None:
             if record.raw is not None or record.batch is not None:

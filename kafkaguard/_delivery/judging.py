@@ -151,13 +151,13 @@ class Judge:
         error = self._refusal_error(refusal, known)
         # The client, not the record, caused the gap in the sequence numbers.
         is_first_try, is_transient = refusal.first_try is True, may_be_tried(error)
-        is_hole = error.code in _SEQUENCE_ERRORS and is_first_try
+        is_gap = error.code in _SEQUENCE_ERRORS and is_first_try
         is_vague = refusal.blame == "unknown" and not known.alone
         return Judgement(
             error,
-            may_be_rescued=is_hole or (is_vague and is_transient),
-            client_failed=is_hole,
-            may_be_tried=is_first_try and is_transient and not is_hole,
+            may_be_rescued=is_gap or (is_vague and is_transient),
+            client_failed=is_gap,
+            may_be_tried=is_first_try and is_transient and not is_gap,
         )
 
     # --- the client gave up -----------------------------------------------------------

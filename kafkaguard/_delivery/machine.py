@@ -767,9 +767,9 @@ class DeliveryMachine:
         return self._fates.transaction_failure
 
     @property
-    def has_hole(self) -> bool:
+    def has_gap(self) -> bool:
         """Whether a record failed in flight, which leaves a gap in the sequence."""
-        return self._fates.has_hole
+        return self._fates.has_gap
 
     def spoil_transaction(self, error: KafkaGuardError, number: int) -> None:
         """Fail a transaction because one of its records was never handed over.
@@ -797,7 +797,7 @@ class DeliveryMachine:
         """
         self._books.mark_seen()
         self._fates.transaction_failure = None
-        self._fates.has_hole = False
+        self._fates.has_gap = False
         self.transactions_ended += 1
 
     # --- what the driver asks ---------------------------------------------------------

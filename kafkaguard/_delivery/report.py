@@ -119,11 +119,11 @@ class DeliveryFailed(KafkaGuardError):  # noqa: N818 - the outcome of a flush, i
         return (
             f"{'; '.join(parts)} (delivered {report.delivered}, failed "
             f"{report.failed}, in doubt {report.in_doubt}, pending {report.pending}"
-            f"{_set_aside(report)}); see .report.errors"
+            f"{_set_aside_counts(report)}); see .report.errors"
         )
 
 
-def _set_aside(report: DeliveryReport) -> str:
+def _set_aside_counts(report: DeliveryReport) -> str:
     counts = {"dead-lettered": report.dead_lettered, "dropped": report.dropped}
     return "".join(f", {name} {count}" for name, count in counts.items() if count)
 

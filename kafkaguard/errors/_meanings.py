@@ -478,7 +478,7 @@ MEANINGS: dict[int, str] = {
     ),
     -149: "The idempotent producer's own books do not agree with each other.",
     -148: (
-        "A record failed, and going on would leave a hole in the producer's order "
+        "A record failed, and going on would leave a gap in the producer's order "
         "(enable.gapless.guarantee)."
     ),
     -147: (

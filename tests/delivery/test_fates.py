@@ -147,10 +147,10 @@ class TestSettled:
         else:
             error = errors.MessageTooLargeError(topic="t")
             machine.refused_at_once(object(), HERE, Raw(b"k", b"v"), error, 0.0)
-        assert machine.has_hole is is_in_flight
+        assert machine.has_gap is is_in_flight
         assert machine.transaction_failure is not None
         machine.transaction_ended()
-        assert (machine.has_hole, machine.transaction_failure) == (False, None)
+        assert (machine.has_gap, machine.transaction_failure) == (False, None)
         assert not machine.has_unseen()
 
 

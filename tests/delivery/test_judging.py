@@ -112,8 +112,8 @@ def test_an_answer_that_names_a_record_with_a_key_is_about_it():
 def test_a_hole_in_the_sequence_is_the_clients_fault(code, first_try):
     """If the batch was sent once only; later attempts may follow one that was lost."""
     found = judged(code, "batch", first_try=first_try)
-    is_hole = first_try is True
-    assert (is_hole, is_hole, False) == (
+    is_gap = first_try is True
+    assert (is_gap, is_gap, False) == (
         found.client_failed,
         found.may_be_rescued,
         found.may_be_tried,

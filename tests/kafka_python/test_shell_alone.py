@@ -289,7 +289,7 @@ class TestTelling:
         assert one.base_offset == 41
 
     def test_a_refused_batch_of_a_plain_producer_kills_nobody(self):
-        """It has no numbers that could have a hole."""
+        """It has no numbers that could have a gap."""
         told = Told(idempotent=False)
         batch = told.producer.take(source(b"a", sent=True))
         refuse(batch, MessageSizeTooLargeError())
@@ -297,7 +297,7 @@ class TestTelling:
         assert (one, len(refusals)) == (told.began[0], 1)
         assert told.died == []
 
-    def test_a_refused_batch_leaves_a_hole_that_the_producer_dies_of(self):
+    def test_a_refused_batch_leaves_a_gap_that_the_producer_dies_of(self):
         """It is silenced before the next one is sent, and told before the refusal."""
         told = Told()
         order = []
@@ -310,7 +310,7 @@ class TestTelling:
         assert (place, last) == (Place("t", 0), "failed")
         assert told.producer._transaction_manager.resets == 1
 
-    def test_a_batch_without_a_number_leaves_no_hole(self):
+    def test_a_batch_without_a_number_leaves_no_gap(self):
         """It was never drained."""
         told = Told()
         batch = told.producer.take(source(b"a"))

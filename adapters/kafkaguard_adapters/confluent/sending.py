@@ -347,7 +347,7 @@ class Sending:
         ) from error
 
     def _again(self, record: Arguments) -> None:
-        """Send a record with the replacement client, once it is in use."""
+        """Send a record with the successor, once it is in use."""
         topic, value, key, partition, call, timestamp, headers = record
         self.produce(topic, value, key, partition, call, None, timestamp, headers)
 

@@ -82,7 +82,7 @@ class ConfluentShell(ReportingShell):
 
     Args:
         client: The client's producer.
-        builder: Builds a replacement producer.
+        builder: Builds a successor.
         settings: The producer's settings, as far as they are known.
         callbacks: Calls the application's callbacks.
         size_limit: Asks the cluster for ``max.message.bytes`` of a topic.
@@ -490,7 +490,7 @@ class ConfluentShell(ReportingShell):
                 self.serve(max(0.0, min(POLL_S, until - _now())))
 
     def put_successor_in_use(self, locking_out: Batch | None) -> None:  # noqa: ARG002 - librdkafka cannot take over a producer id
-        """Build a replacement producer and put it in use."""
+        """Build a successor and put it in use."""
         self._put_in_use(self.builder.build())
 
     def _put_in_use(self, successor: Any) -> None:

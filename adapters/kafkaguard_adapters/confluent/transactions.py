@@ -108,7 +108,7 @@ class Transactions:
         #: Whether the client cannot end a transaction any more.
         self._is_stuck = False
         #: Whether a sequence number is missing: the next transaction would fail.
-        self._has_hole = False
+        self._has_gap = False
         self._can_ask_again = False
 
     @property
@@ -160,14 +160,14 @@ class Transactions:
         Raises:
             KafkaGuardError: The transaction cannot begin.
         """
-        is_unfit = self._has_hole or self._unanswered is ABORT
+        is_unfit = self._has_gap or self._unanswered is ABORT
         is_unfit = is_unfit and self._shell.builder.can_build
         if (self._is_stuck or is_unfit) and self._fenced is None:
             self._renew()
         with self._judging(BEGIN):
             self._shell.client.begin_transaction()
         self._ended()
-        self._has_hole = False
+        self._has_gap = False
         self._is_open, self._began = True, time.monotonic()
 
     def add_offsets(self, offsets: Any, group: Any, timeout: float | None) -> None:
@@ -212,7 +212,7 @@ class Transactions:
         with self._judging(ABORT, limit):
             self._shell.client.abort_transaction(max(0.0, end - time.monotonic()))
         self._serve_records(end)
-        self._has_hole = self._has_hole or self._driver.machine.has_hole
+        self._has_gap = self._has_gap or self._driver.machine.has_gap
 
     def _ended(self) -> None:
         self._driver.transaction_ended()

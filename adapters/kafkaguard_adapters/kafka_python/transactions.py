@@ -217,7 +217,7 @@ class Transactions:
         with self._judging(ABORT):
             self._abort(seconds)
             self._await_records(ABORT, seconds)
-        if self._driver.machine.has_hole and producer is self._shell.producer:
+        if self._driver.machine.has_gap and producer is self._shell.producer:
             self._needs_new_epoch = True
 
     def _abort(self, seconds: float | None) -> None:

@@ -44,7 +44,7 @@ RULES: tuple[Rule, ...] = (
         flag=("fatal",),
         scenario=(
             "librdkafka raises its fatal flag, for an idempotent producer mostly after "
-            "a hole in the sequence. Every later call fails the same way."
+            "a gap in the sequence. Every later call fails the same way."
         ),
         source="librdkafka #3584, #4438; rd_kafka_fatal_error",
     ),

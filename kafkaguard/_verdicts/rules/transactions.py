@@ -202,7 +202,7 @@ RULES: tuple[Rule, ...] = (
         "abort the transaction, then go on",
         on=(e.AbortableError,),
         scenario="The coordinator says so itself, or a partition leader saw a stale "
-        "epoch, a hole or an unknown producer within a transaction.",
+        "epoch, a gap or an unknown producer within a transaction.",
         source="KIP-890, KIP-1050",
     ),
     rule(
