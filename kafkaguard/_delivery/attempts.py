@@ -54,7 +54,7 @@ class Attempts:
         traits: What the client can do and can report.
         shared: The limits shared with other producers. None: the policy makes no
             attempts.
-        tell: Reports an event about a topic to the hooks.
+        tell: Tells the hooks of an event about a topic.
     """
 
     def __init__(
@@ -86,14 +86,14 @@ class Attempts:
 
     def extend(self, record: Record, ruling: Ruling) -> None:
         """Give a record that waits to be sent again the policy's time."""
-        if record.attempts is None and self.allows(ruling):
+        if record.retry is None and self.allows(ruling):
             until = self._since(record) + ruling.deadline + self._traits.margin
             record.due = max(record.due, self._bounded(until, record.due))
 
     def failed(
         self, record: Record, error: KafkaGuardError, ruling: Ruling, now: float
     ) -> Step:
-        """Record that a record was not written, and decide the next step.
+        """Decide the next step for a record that was not written.
 
         Args:
             record: The record.
@@ -106,10 +106,10 @@ class Attempts:
         self._topic = topic = record.place.topic
         if topic not in self._draws:
             self._begin(topic, now)
-        if record.attempts is None:
+        if record.retry is None:
             since = self._since(record)
-            record.attempts = Machine(since, self._draw, bucket=self)
-        machine = record.attempts
+            record.retry = Machine(since, self._draw, bucket=self)
+        machine = record.retry
         step = machine.failed(error.verdict, ruling, now)
         if step.kind == "again" and topic in self._barred:
             step = Step("stop", reason=StopReason.BREAKER_OPEN)
@@ -188,7 +188,7 @@ class Attempts:
         return wait
 
     def succeeded(self, now: float) -> None:
-        """Record that the broker accepted a batch."""
+        """Count a batch that the broker accepted."""
         budget, breaker = self._shared.budget, self._shared.breaker
         if budget is not None:
             budget.succeeded()
@@ -210,6 +210,5 @@ def describe(step: Step, machine: Machine, policy: str) -> str:
     """
     count = machine.attempts
     times = "1 attempt was" if count == 1 else f"{count} attempts were"
-    is_barred = step is NEVER
-    end = "allows none after this" if is_barred else f"ends here ({step.reason})"
+    end = "allows none after this" if step is NEVER else f"ends here ({step.reason})"
     return f"{times} made; policy {policy} {end}"

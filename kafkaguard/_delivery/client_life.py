@@ -54,17 +54,17 @@ class ClientLife:
         self.state = CLIENTS.after(self.state, event)
 
     def die(self, cause: BaseException, where: Place | None) -> None:
-        """Record that the client is dead."""
+        """Start to replace the client, which is dead."""
         self.happens(ClientEvent.DIED)
         self.cause, self.where, self._has_doubt = cause, where, False
 
     def leaves_in_doubt(self, batch: Batch) -> None:
-        """Record a batch that can still be written."""
+        """Keep a batch that can still be written."""
         if not (self.is_alive or self._has_doubt):
             self.locking_out, self._has_doubt = batch, True
 
     def revive(self) -> None:
-        """Record a successor."""
+        """Go on with a successor."""
         self.happens(ClientEvent.REPLACED)
         self.error, self._failures = None, 0
 

@@ -114,7 +114,7 @@ class Fates:
         return self._by_token.get(token)
 
     def handed_over(self, record: Record, token: Hashable) -> None:
-        """Record that the client has a record again."""
+        """Keep the new token of a record that the client has again."""
         self.happens(record, RecordEvent.HANDED_OVER)
         if not record.is_letter:
             if record.token is not record.first_token:
@@ -151,16 +151,16 @@ class Fates:
         ruling = self._ruling(error)
         step = self._step(record, error, now)
         if step.kind != "again":
-            if record.attempts is not None:
-                add_words(error, describe(step, record.attempts, self._policy.name))
+            if record.retry is not None:
+                add_words(error, describe(step, record.retry, self._policy.name))
             return False
-        assert record.attempts is not None
+        assert record.retry is not None
         self.happens(record, RecordEvent.QUEUE)
         topic = record.place.topic
         if ruling.action is Action.WAIT:
             self.tell(WaitEvent, topic, wait=step.wait)
         else:
-            number = record.attempts.attempts + 1
+            number = record.retry.attempts + 1
             action = ruling.action
             self.tell(RetryEvent, topic, number=number, wait=step.wait, action=action)
         self._queue(record, now + step.wait)
@@ -466,12 +466,12 @@ class Fates:
         return CallContext(api="Produce", topic=topic, client=self._traits.client)
 
     def tell_rejected(self, error: KafkaGuardError, on_reject: OnReject) -> None:
-        """Report the event for a refused record; other failures have no such event."""
+        """Tell the event of a refused record; other failures have no such event."""
         if error.verdict.action is Action.REJECT:
             self.tell(RejectEvent, error.topic, error=error.name, on_reject=on_reject)
 
     def tell(self, event: type[Event], topic: str | None, **known: object) -> None:
-        """Report an event to the hooks."""
+        """Tell the hooks of an event."""
         name, policy_id = self._policy.name, self._policy.policy_id
         made = event(
             policy=name,

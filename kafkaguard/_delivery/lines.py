@@ -49,7 +49,7 @@ class Lines:
             self.end(parent)
 
     def end(self, batch: Batch) -> None:
-        """Record that a batch is no longer open."""
+        """Remove a batch from the open ones."""
         del self.open[batch]
         self._open_in[batch.place.topic] -= 1
         self.shorten(batch.place)
@@ -90,7 +90,7 @@ class Lines:
         for batch in self.open:
             if batch.place.topic == topic:
                 mine = map(self.again.get, batch.tokens())
-                dues = [r.due for r in mine if r is not None and r.attempts is None]
+                dues = [r.due for r in mine if r is not None and r.retry is None]
                 batch.due = min([batch.due, *dues])
                 batch.next_check = min(batch.next_check, batch.due)
 

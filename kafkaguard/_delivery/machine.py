@@ -162,11 +162,11 @@ class DeliveryMachine:
     # --- batches ----------------------------------------------------------------------
 
     def began(self, batch: Batch) -> None:
-        """Record that the client has begun a batch."""
+        """Add a batch that the client has begun."""
         self._lines.begin(batch)
 
     def accepted(self, batch: Batch, now: float) -> Sequence[Command]:
-        """Record that the broker accepted all records of a batch.
+        """Handle a batch whose records the broker has all accepted.
 
         Args:
             batch: The batch. A batch that has ended is ignored.
@@ -196,7 +196,7 @@ class DeliveryMachine:
     def failed(
         self, batch: Batch, refusals: Sequence[Refusal], now: float
     ) -> Sequence[Command]:
-        """Record that some records of a batch failed; the others were accepted.
+        """Handle a batch of which some records failed; the others were accepted.
 
         Args:
             batch: The batch. A batch that has ended is ignored.
@@ -431,7 +431,7 @@ class DeliveryMachine:
         *,
         reason: str | None = None,
     ) -> tuple[Record, Sequence[Command]]:
-        """Record that ``send`` refuses a record before the client has it.
+        """Handle a record that ``send`` refuses before the client has it.
 
         Args:
             token: The token of the application's future.
@@ -477,7 +477,7 @@ class DeliveryMachine:
         return None if self._is_closing else self._fates.wait_after(call, error, now)
 
     def raised(self, error: KafkaGuardError) -> Sequence[Command]:
-        """Record that ``send`` raises an error; the error is in no report."""
+        """Handle an error that ``send`` raises; the error is in no report."""
         self._fates.tell_rejected(error, "raise")
         return self._take_out()
 
@@ -486,7 +486,7 @@ class DeliveryMachine:
     def died(
         self, cause: BaseException, place: Place | None, now: float
     ) -> Sequence[Command]:
-        """Record that the client in use is dead."""
+        """Handle the death of the client in use."""
         if self._client.is_alive and self._is_worth_replacing(cause):
             self._die(cause, place, now)
         return self._go_on(now)
@@ -611,7 +611,7 @@ class DeliveryMachine:
         self._rounds.drop_all()
 
     def wanted(self, now: float) -> Sequence[Command]:
-        """Record that a send waits while :attr:`lost`: try to build a client again."""
+        """Try to build a client again: a send waits while :attr:`lost`."""
         if self._client.state is ClientState.LOST and not self._is_closing:
             self._client.happens(ClientEvent.WANTED)
             self._try_again(now)
@@ -700,7 +700,7 @@ class DeliveryMachine:
             answer: What the driver has found out about it.
             now: The time.
         """
-        self._size_limits.told(topic, answer, now)
+        self._size_limits.remember(topic, answer, now)
         for record in list(self._fates.open):
             if record.state is RecordState.SIZING and record.place.topic == topic:
                 if record.is_letter:
@@ -744,7 +744,7 @@ class DeliveryMachine:
         return self._go_on(now)
 
     def closing(self, now: float) -> Sequence[Command]:
-        """Record that the producer is closing: failed records are not sent again."""
+        """Send no failed record again: the producer is closing."""
         self._is_closing = True
         return self._go_on(now)
 
@@ -785,12 +785,12 @@ class DeliveryMachine:
         self._fates.transaction_failure = self._fates.transaction_failure or error
 
     def recreated(self) -> Sequence[Command]:
-        """Record that a new client takes over the ``transactional.id``."""
+        """Handle a new client that takes over the ``transactional.id``."""
         self._fates.tell(RecreateEvent, None)
         return self._take_out()
 
     def transaction_ended(self) -> None:
-        """Record that the application knows the end of a transaction.
+        """Forget a transaction: the application knows its end.
 
         It has committed or aborted the transaction, or an error has told it that the
         transaction is over. So the failures of its records count as seen.

@@ -59,7 +59,7 @@ class Record:
         doubt: The error of an attempt that may have been written. It is the final error
             even if a later attempt was certainly not written.
         resent: How often it was sent again and answered.
-        attempts: The policy's attempts; None if the policy made none.
+        retry: The policy's attempts; None if the policy made none.
         is_suspect: It was refused again and may be to blame, so the next batch has
             fewer records.
         is_alone: It was sent alone, so an answer is about this record.
@@ -71,7 +71,6 @@ class Record:
     """
 
     __slots__ = (
-        "attempts",
         "batch",
         "doubt",
         "due",
@@ -89,6 +88,7 @@ class Record:
         "reason",
         "refusal",
         "resent",
+        "retry",
         "shell",
         "state",
         "token",
@@ -116,7 +116,7 @@ class Record:
         self.outcome: RecordOutcome | None = None
         self.doubt: KafkaGuardError | None = None
         self.resent = 0
-        self.attempts: Machine | None = None
+        self.retry: Machine | None = None
         self.is_suspect = self.is_alone = False
         self.refusal: Refusal | None = None
         self.reason: str | None = None

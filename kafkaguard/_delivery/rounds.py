@@ -106,7 +106,7 @@ class Rounds:
         self._emit(commands.HoldSends(topic.name))
 
     def held(self, name: str, now: float) -> None:
-        """Record that no send of a topic is running."""
+        """Let a topic's batches end: none of its sends is running."""
         topic = self.topics.get(name)
         if topic is not None and topic.state is TopicState.HOLDING:
             topic.happens(TopicEvent.HELD)

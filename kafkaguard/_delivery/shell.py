@@ -241,10 +241,10 @@ class AwaitedShell(Shell, Protocol):
         """Complete the application's future of a record that has its outcome."""
 
     def note_seen(self) -> None:
-        """Record which failures the application has checked."""
+        """Mark the failures that the application has checked."""
 
     def note_reported(self) -> None:
-        """Record that a report has contained all failures until now."""
+        """Mark all failures until now as reported."""
 
     async def ask_size_limit(self, topic: str) -> SizeAnswer:
         """Look up ``max.message.bytes``; None if it is unknown after a few seconds."""

@@ -58,8 +58,8 @@ class SizeLimits:
             max_age = FRESH_S  # the topic may be created at any time
         return now - told < (TTL_S if answer is None else max_age)
 
-    def told(self, topic: str, answer: SizeAnswer, now: float) -> None:
-        """Record an answer."""
+    def remember(self, topic: str, answer: SizeAnswer, now: float) -> None:
+        """Remember an answer."""
         self.asked.discard(topic)
         self._known[topic] = (now, answer)
 

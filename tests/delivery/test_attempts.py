@@ -101,7 +101,7 @@ def test_what_leaves_nothing_for_the_policy_is_left_to_the_client(short):
     record = tried.record()
     step = tried.fail(record, CLIENT_S)
     assert (step.kind, step.reason) == ("stop", None)
-    assert (tried.told, record.attempts) == ([], None)
+    assert (tried.told, record.retry) == ([], None)
     assert record.due == CLIENT_S + MARGIN_S
 
 
@@ -123,7 +123,7 @@ def test_an_error_that_the_policy_does_not_try_again_says_so():
     tried = Tried()
     record = tried.record()
     assert tried.fail(record, 30.0).kind == "again"
-    said = describe(NEVER, record.attempts, "mine")
+    said = describe(NEVER, record.retry, "mine")
     assert said == "1 attempt was made; policy mine allows none after this"
 
 
@@ -171,4 +171,4 @@ def test_a_throttled_record_costs_no_attempt():
     record = tried.record()
     assert Action.WAIT is verdict.action
     assert tried.fail(record, 30.0).kind == "again"
-    assert record.attempts.attempts == 0
+    assert record.retry.attempts == 0

@@ -15,7 +15,7 @@ def record(*, is_letter, resent=0):
         state=RecordState.QUEUED,
         is_letter=is_letter,
         resent=resent,
-        attempts=None,
+        retry=None,
         key=b"k",
         rank=(0,),
         is_suspect=False,
@@ -55,7 +55,7 @@ def test_ten_thousand_letters_are_looked_at_once_each():
     looks = 0
 
     class Letter:
-        is_letter, resent, attempts = True, 0, None
+        is_letter, resent, retry = True, 0, None
 
         @property
         def state(self):

@@ -223,7 +223,7 @@ class ConfluentShell(ReportingShell):
     # --- reports ----------------------------------------------------------------------
 
     def record_failed(self, window: Window) -> None:
-        """Record that a record of a window has failed."""
+        """Close the window of a failed record."""
         self.close_window(window)
         self.poll_while_troubled()
 
@@ -268,7 +268,7 @@ class ConfluentShell(ReportingShell):
         )
 
     def arrived_again(self, token: int, message: Any) -> None:
-        """Record that a record which was sent again was delivered."""
+        """Keep the delivery report of a record that was sent again."""
         self._arrived[token] = message
 
     def message_of(self, token: int) -> Any:
@@ -432,7 +432,7 @@ class ConfluentShell(ReportingShell):
                 self.callbacks.call(log.own, error)
 
     def _hear_error(self, error: Any, *, is_user_told: bool) -> None:
-        """Record that the client has lost a connection, or could not log in."""
+        """Keep when the client lost a connection or could not log in."""
         self._lost_connection = _now()
         if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):  # noqa: SLF001 - documented constants
             self._refused_login = error, self._lost_connection

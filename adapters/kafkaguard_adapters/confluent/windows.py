@@ -46,13 +46,13 @@ class Listener(Protocol):
     only_errors: bool
 
     def record_failed(self, window: Window) -> None:
-        """Record that a record of a window has failed."""
+        """Handle the failure of a record of a window."""
 
     def all_reported(self, window: Window) -> None:
-        """Record that each record of a closed window has been reported."""
+        """Handle a closed window whose records have all been reported."""
 
     def arrived_again(self, token: int, message: Any) -> None:
-        """Record that a record which was sent again was delivered."""
+        """Keep the delivery report of a record that was sent again."""
 
     def message_of(self, token: int) -> Any:
         """Return the client's message about a delivered dead letter."""
@@ -222,7 +222,7 @@ class Window(Batch):
     def add_failed_report(
         self, error: Any, message: Any, call: Any = None, ticket: Ticket | None = None
     ) -> None:
-        """Record that a record has failed."""
+        """Keep the report of a failed record."""
         latency_s = message.latency()
         produced_at = time.monotonic() - latency_s
         self.failed_reports.append(
@@ -237,7 +237,7 @@ class Window(Batch):
             self.listener.all_reported(self)
 
     def void(self, index: int) -> None:
-        """Record that the client did not accept a record."""
+        """Mark the slot of a record that the client did not accept."""
         self.key_hashes[index] = self.value_hashes[index] = _VOID
         self._voids.add(index)
         self.count_ended()
@@ -408,7 +408,7 @@ class Ticket:
         self.timestamp = timestamp
 
     def __call__(self, error: Any, message: Any) -> None:
-        """Record the client's report."""
+        """Handle the client's delivery report."""
         window = self.window
         if error is not None:
             window.add_failed_report(error, message, self.call, self)
@@ -417,7 +417,7 @@ class Ticket:
         window.count_ended()
 
     def arrived(self, message: Any) -> None:
-        """Record that the record was delivered."""
+        """Call the application's callback for the delivered record."""
         listener = self.window.listener
         if self.call is not None and not listener.only_errors:
             listener.callbacks.call(self.call, None, message)
@@ -429,7 +429,7 @@ class AgainTicket(Ticket):
     __slots__ = ()
 
     def arrived(self, message: Any) -> None:
-        """Record that the record was delivered; the machine settles it."""
+        """Pass on that the record was delivered; the machine settles it."""
         window = self.window
         window.listener.arrived_again(window.first_token + self.index, message)
 
@@ -450,7 +450,7 @@ class OwnTicket(Ticket):
         self.hand_over = hand_over
 
     def __call__(self, error: Any, message: Any) -> None:
-        """Record the client's report; only now the serialised bytes are known."""
+        """Handle the delivery report; only now the serialised bytes are known."""
         self.window.mark(self.index, message.key(), message.value())
         super().__call__(error, message)
 

@@ -420,7 +420,7 @@ class ThreadDriver(DriverBase):
             return self.machine.has_unseen()
 
     def transaction_ended(self) -> None:
-        """Record that the application knows the end of a transaction."""
+        """Report that the application knows the end of a transaction."""
         with self._changed:
             self.machine.transaction_ended()
 

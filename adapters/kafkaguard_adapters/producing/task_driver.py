@@ -346,7 +346,7 @@ class TaskDriver(DriverBase):
         return self.machine.pending()
 
     def transaction_ended(self) -> None:
-        """Record that the application knows the end of a transaction."""
+        """Report that the application knows the end of a transaction."""
         self.machine.transaction_ended()
         self._shell.note_reported()
 

@@ -104,7 +104,7 @@ class WindowAttempts:
         self._sleep(step.wait)
 
     def succeeded(self) -> None:
-        """Record an attempt that delivered a record, which refills the budget."""
+        """Refill the budget: an attempt has delivered a record."""
         if self._budget is not None:
             self._budget.succeeded()
 

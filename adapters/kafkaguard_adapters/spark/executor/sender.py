@@ -160,13 +160,13 @@ class Sender:
         )
 
     def _note(self, record: SinkRecord, error: Any, message: Any) -> None:
-        """Record a failure, with the partition that was chosen for the record."""
+        """Keep a failure, with the partition that was chosen for the record."""
         partition = message.partition()
         if partition is not None:  # a partition was chosen
             record = record._replace(partition=partition)
         self._failed.append((error, record))
 
     def _note_fatal(self, error: Any) -> None:
-        """Record that the client is dead; without ``error_cb`` a flush would raise."""
+        """Keep a fatal error; without ``error_cb`` a flush would raise it."""
         if error.fatal():
             self._fatal = error
