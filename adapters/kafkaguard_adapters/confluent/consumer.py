@@ -37,7 +37,7 @@ from kafkaguard_adapters.confluent.callbacks import Chained
 from kafkaguard_adapters.confluent.committing import Committing
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.confluent.listening import LOGGER, ResetLog, prepare
-from kafkaguard_adapters.confluent.reading import Reading
+from kafkaguard_adapters.confluent.reading import ConfluentConsumerShell
 from kafkaguard_adapters.confluent.view import view_of
 from kafkaguard_adapters.consuming.blocking import BlockingConsumer
 from kafkaguard_adapters.consuming.closing import refuse_calls
@@ -131,7 +131,7 @@ class GuardedConsumer(BlockingConsumer):
             shows_answers=False,
         )
         is_earliest = known.get("auto.offset.reset", "latest") in _EARLIEST
-        self._shell = Reading(consumer, is_earliest=is_earliest)
+        self._shell = ConfluentConsumerShell(consumer, is_earliest=is_earliest)
         self._driver = Driver(
             self._machine,
             self._shell,
