@@ -122,11 +122,11 @@ class DeliveryMachine:
             errors,
             self._books,
             self._size_limits,
+            self._attempts,
             emit=self._emit,
             queue=self._rounds.add,
             shorten=self._shorten,
         )
-        self._fates.attempts = self._attempts
         self.holds = self._rounds.holds
         #: Records in flight whose dying client gave them up, by their batch.
         self._unanswered: dict[Batch, list[Record]] = {}

@@ -69,6 +69,17 @@ class TestSentAgain:
         told = machine.accepted(again, 0.0)
         assert told == [c.Settle(records[0]), c.FreeSends("t")]
 
+    @pytest.mark.parametrize("blame", ["mate", "unknown"])
+    def test_mates_of_a_record_that_was_named_stay_together(self, blame):
+        """Only if nothing names the one to blame, halves find it."""
+        machine = machine_of()
+        _, again = resent(machine, begun(machine, 5))
+        machine.sent("t", again.items, 0.0)
+        told = refusals(again, 87, blame)
+        told[0] = refusals(again, 87, "record")[0]
+        sends = only(c.Send, machine.failed(again, told, 0.0)).records
+        assert len(sends) == (4 if blame == "mate" else 2)
+
     @pytest.mark.parametrize("is_quiet", [True, False])
     def test_open_batches_are_sent_without_lingering(self, is_quiet):
         """The records that are sent again wait for them."""
