@@ -59,6 +59,18 @@ class TestBatches:
         assert only(c.Settle, told).record.outcome.error.code == 87
 
 
+def test_delivered_records_of_an_open_batch_are_counted_once():
+    """Not again when the batch ends, and not after that."""
+    machine = machine_of()
+    batch = begun(machine, 3)
+    machine.delivered_so_far(batch, 2)
+    assert machine.report(0).delivered == 2
+    machine.accepted(batch, 0.0)
+    assert machine.report(0).delivered == 1
+    machine.delivered_so_far(batch, 3)
+    assert machine.report(0).delivered == 0
+
+
 class TestSentAgain:
     """Records that are handed over once more."""
 
