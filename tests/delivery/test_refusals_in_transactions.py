@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from kafka.errors import for_code
 
-from kafkaguard import Action, errors
+from kafkaguard import Action, classify, errors
 from kafkaguard._delivery import commands as c
 from kafkaguard._delivery.facts import Place, Raw, Refusal
-from tests.delivery.told import machine_of
+from tests.delivery.told import begun, machine_of, only, refusals
 from tests.delivery.world.batches import Item, Items
 
 LIMIT = 1000
@@ -37,6 +37,17 @@ def outcomes(*values, limit=LIMIT, compresses=False, **refusal):
     settled = [each.record for each in told if isinstance(each, c.Settle)]
     settled.sort(key=lambda record: record.index)
     return [record.outcome.error for record in settled], machine.transaction_failure
+
+
+@pytest.mark.parametrize("sent", ["never", "answered"])
+def test_failed_record_ends_its_transaction(sent):
+    """Also one that never left the client; alone, the same code is no end."""
+    machine = machine_of(transactional=True)
+    batch = begun(machine)
+    told = machine.failed(batch, refusals(batch, 87, "record", sent=sent), 0.0)
+    error = only(c.Settle, told).record.outcome.error
+    assert error.verdict is classify(error, api="Produce", transactional=True)
+    assert error.verdict.action is Action.ABORT
 
 
 @pytest.mark.parametrize("blame", ["unknown", "batch"])

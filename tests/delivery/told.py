@@ -45,10 +45,10 @@ def begun(machine, count=1):
     return batch
 
 
-def refusals(batch, code, blame="unknown", **more):
+def refusals(batch, code, blame="unknown", sent="answered", **more):
     """Refuse all records of a batch."""
     return [
-        Refusal(item, n, for_code(code)(), blame, "answered", **more)
+        Refusal(item, n, for_code(code)(), blame, sent, **more)
         for n, item in enumerate(batch.items)
     ]
 
