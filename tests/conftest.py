@@ -21,6 +21,16 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+# A helper that fails shows the values that it compared, as a test does.
+pytest.register_assert_rewrite(
+    "tests.groups",
+    *(
+        f"tests.{path.name}"
+        for path in Path(__file__).parent.iterdir()
+        if path.is_dir()
+    ),
+)
+
 # What a shell starts in the background ignores Ctrl-C, and all that it starts does, too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -24,6 +24,13 @@ class Place(NamedTuple):
     partition: int | None = None
 
 
+class HandOverStoppedError(Exception):
+    """The reply for a record that was not handed over, as the machine asked for."""
+
+    def __init__(self) -> None:
+        super().__init__("a batch of its topic failed meanwhile")
+
+
 class Raw(NamedTuple):
     """A record's bytes, after serialisers.
 

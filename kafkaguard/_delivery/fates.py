@@ -58,28 +58,27 @@ class Fates:
         errors: Makes the client's errors.
         books: Counts the outcomes.
         size_limits: The size limits of topics.
+        attempts: The policy's attempts and waits.
         emit: Gives a command to the driver.
         queue: Lets a record wait for its topic's next round. Its optional second
             argument is the earliest time of that round.
         shorten: Called with a batch whose records are all settled.
 
     Attributes:
-        attempts: The policy's attempts and waits; the machine sets it.
         open: The records that are not settled.
         transaction_failure: The error for which the transaction must abort: the first
             one that is not only a mate's, if there is one.
         has_gap: A record of a transaction failed in flight.
     """
 
-    attempts: Attempts
-
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the parts of the machine that it uses
         self,
         traits: Traits,
         policy: Policy,
         errors: ClientErrors,
         books: Books,
         size_limits: SizeLimits,
+        attempts: Attempts,
         *,
         emit: Callable[[Command], None],
         queue: Callable[..., None],
@@ -93,6 +92,7 @@ class Fates:
         self._errors = errors
         self._books = books
         self._size_limits = size_limits
+        self._attempts = attempts
         self._emit = emit
         self._queue = queue
         self._shorten = shorten
@@ -169,11 +169,11 @@ class Fates:
     def _step(self, record: Record, error: KafkaGuardError, now: float) -> Step:
         if not may_be_tried(error):
             return NEVER
-        return self.attempts.failed(record, error, self._ruling(error), now)
+        return self._attempts.failed(record, error, self._ruling(error), now)
 
     def allows(self, error: KafkaGuardError) -> bool:
         """Return whether the policy retries a record that failed with this error."""
-        return may_be_tried(error) and self.attempts.allows(self._ruling(error))
+        return may_be_tried(error) and self._attempts.allows(self._ruling(error))
 
     def wait_after(
         self, call: Record, error: KafkaGuardError, now: float
@@ -181,7 +181,7 @@ class Fates:
         """Return the seconds until a call's next attempt, or None if there is none."""
         step = self._step(call, error, now)
         topic = call.place.topic
-        self.attempts.handed_over(topic)
+        self._attempts.handed_over(topic)
         if step.kind != "again":
             return None
         self.tell(WaitEvent, topic, wait=step.wait)
@@ -189,7 +189,7 @@ class Fates:
 
     def give_time(self, record: Record, error: KafkaGuardError) -> None:
         """Give a waiting record the policy's time, if that is longer."""
-        self.attempts.extend(record, self._ruling(error))
+        self._attempts.extend(record, self._ruling(error))
 
     def ask_size(self, record: Record) -> None:
         """Let a record wait until its topic's limit is known."""

@@ -20,6 +20,7 @@ from kafkaguard._delivery import commands
 from kafkaguard._delivery.attempts import Attempts
 from kafkaguard._delivery.books import Books
 from kafkaguard._delivery.client_life import ANSWER_S, ClientLife
+from kafkaguard._delivery.facts import HandOverStoppedError
 from kafkaguard._delivery.fates import Fates
 from kafkaguard._delivery.judging import (
     MESSAGE_TOO_LARGE,
@@ -122,11 +123,11 @@ class DeliveryMachine:
             errors,
             self._books,
             self._size_limits,
+            self._attempts,
             emit=self._emit,
             queue=self._rounds.add,
             shorten=self._shorten,
         )
-        self._fates.attempts = self._attempts
         self.holds = self._rounds.holds
         #: Records in flight whose dying client gave them up, by their batch.
         self._unanswered: dict[Batch, list[Record]] = {}
@@ -668,6 +669,21 @@ class DeliveryMachine:
             self._emit(commands.SendNow())
         return self._go_on(now)
 
+    def stops_hand_over(self, topic: str) -> bool:
+        """Return whether a driver should hand over no more records of a Send.
+
+        A batch of the topic has failed meanwhile. Records that the client gets later
+        would overtake those of the batch; they are handed over again after them. The
+        driver replies with :class:`HandOverStoppedError` for each. It may call this
+        without its lock.
+        """
+        waiting = self._rounds.topics.get(topic)
+        return (
+            waiting is not None
+            and any(refusals for _, refusals in waiting.deferred)
+            and not self._is_closing
+        )
+
     def _not_handed_over(
         self, record: Record, why: BaseException, now: float, was_interrupted: bool
     ) -> None:
@@ -676,8 +692,10 @@ class DeliveryMachine:
         self._fates.happens(record, RecordEvent.NOT_HANDED_OVER)
         if record.due <= now:
             self._rounds.expire(record, now)
-        elif was_interrupted and not self._is_closing:
-            self._fates.queue_rescue(record)  # by the successor
+        elif (
+            was_interrupted or isinstance(why, HandOverStoppedError)
+        ) and not self._is_closing:
+            self._fates.queue_rescue(record)  # by the successor, or after the others
         else:
             self._not_taken(record, why, now)
 

@@ -73,7 +73,7 @@ class CallbackError(ClientStateError):
     report: DeliveryReport = DeliveryReport()
 
     @property
-    def verdict(self) -> Verdict:
+    def given_verdict(self) -> Verdict:
         """CONFIGURE: a human must correct the callback."""
         return _MEND_IT[not (self.report.failed or self.report.in_doubt)]
 

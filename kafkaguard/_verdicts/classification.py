@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _PHASES = frozenset(get_args(Phase))
 _NO_FACTS = TopicFacts()
+#: A context without null_key, facts, idempotent, transactional and phase.
+_NOTHING_MORE = (None, None, None, False, None)
 
 #: Ready verdicts by everything that they depend on. The context comes from a small set
 #: of values, and the codes from 16 bits; the bound is for callers who make them up.
@@ -54,7 +56,9 @@ def classify(
             confluent-kafka, aiokafka, kafkaguard or Python, or a
             ``confluent_kafka.KafkaError``, which mean that the client has given up on
             the request. If the cause of an exception says more, the cause decides. For
-            an exception group, its most severe member decides.
+            an exception group, its most severe member decides. The verdict that an
+            exception of kafkaguard carries stands, unless you say more than its
+            ``api`` and ``client``.
         api: The request that was answered, by its Kafka name (``"Produce"``). Default:
             unknown; for an exception of kafkaguard, its ``api``.
         client: The library that reported it. Default: the one of the exception.
@@ -124,6 +128,8 @@ def _of_exception(error: Any, client: str | None, context: _Context) -> Verdict:
     """Judge an exception whose class alone does not say everything."""
     if isinstance(error, e.KafkaGuardError):
         _check_facts(context[2])
+        if error.given_verdict is not None and not _says_more(context, error):
+            return error.given_verdict
         context = _with_own_facts(error, context)
         if error.code is not None and error.code >= -1:
             own = (error.code, client or error.client, REPORTED, *context)
@@ -159,6 +165,14 @@ def _members(group: BaseExceptionGroup[Any]) -> Iterator[Any]:
                 open_groups.append(member)
             else:
                 yield member
+
+
+def _says_more(context: _Context, error: e.KafkaGuardError) -> bool:
+    """Return whether the caller knows what the giver of an error's verdict did not."""
+    api, *further = context
+    _check(api, None)
+    is_other = api is not None and error.api is not None and api != error.api
+    return is_other or tuple(further) != _NOTHING_MORE
 
 
 def _with_own_facts(error: e.KafkaGuardError, context: _Context) -> _Context:

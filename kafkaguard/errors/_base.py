@@ -105,11 +105,11 @@ class KafkaGuardError(Exception):
         """What to do about it (never None)."""
         from kafkaguard._verdicts.classification import classify
 
-        return self._verdict or classify(self)
+        return self.given_verdict or classify(self)
 
     @property
     def given_verdict(self) -> Verdict | None:
-        """The verdict of the guard that raised it, which knew further facts."""
+        """The verdict of the guard that raised it, which knew more facts; or None."""
         return self._verdict
 
     @property

@@ -300,6 +300,24 @@ class TestSendingAgain:
         assert outcomes(client, driver, batch) == [FAILED, DONE]
         assert (found, client.handed) == ([[]], [b"2"])
 
+    def test_hand_over_stops_where_a_batch_has_failed_meanwhile(self, build):
+        """Else the rest, which is accepted first, overtakes what has failed."""
+        client, driver = build()
+        hand_over, failing = client.hand_over, [b"3"]
+
+        def fail_the_first(record, deadline):
+            if record.raw.value in failing:
+                failing.clear()
+                client.refuse(client._lingering.pop("t"), None)
+            return hand_over(record, deadline)
+
+        client.hand_over = fail_the_first
+        pairs = (b"x", b"1"), (b"a", b"2"), (b"b", b"3"), (b"a", b"4")
+        batch = client.send("t", *pairs)
+        client.refuse(batch, BAD, None, None, None)
+        assert outcomes(client, driver, batch) == [FAILED, DONE, DONE, DONE]
+        assert client.handed == [b"2", b"3", b"2", b"4"]
+
     def test_each_further_attempt_of_a_record_has_the_next_number(self, build):
         """The client does not say who is to blame: two go again, then each alone."""
         events = []

@@ -395,15 +395,20 @@ class TestCalls:
         (found,) = lag.groups[group].partitions.values()
         assert found.committed == 1
 
+    @pytest.mark.parametrize("has_topic", [False, True])
     async def test_unconfirmed_offsets_do_not_hold_up_the_abort(
-        self, kafka_cluster, kafka_topic
+        self, kafka_cluster, kafka_topic, has_topic
     ):
-        """The client asks for them for ever; the same client goes on after the abort."""
+        """The client asks for them for ever; the same client goes on after the abort.
+
+        The topic is missing, or the partition.
+        """
+        place = Place(kafka_topic, 99) if has_topic else Place("gone", 0)
 
         async def fail():
             async with producer.transaction():
                 await send(producer, kafka_topic, b"bad")
-                await producer.send_offsets_to_transaction({Place("gone", 0): 1}, "g")
+                await producer.send_offsets_to_transaction({place: 1}, "g")
 
         async with guarded(kafka_cluster, request_timeout_ms=2000) as producer:
             bare = producer.client
@@ -417,6 +422,29 @@ class TestCalls:
                 await send(producer, kafka_topic, b"good")
             assert bare is producer.client
         assert committed(kafka_cluster, kafka_topic) == [b"good"]
+
+    @pytest.mark.kafka_topic(partitions=2)
+    async def test_offsets_confirmed_after_all_do_not_end_the_client(
+        self, kafka_topic, kafka_faults
+    ):
+        """Their answer comes while the abort waits for it."""
+        places = {Place(kafka_topic, 0): 1, Place(kafka_topic, 1): 1}
+        async with guarded(kafka_faults) as producer:
+            bare = producer.client
+            await producer.begin_transaction()
+            await send(producer, kafka_topic, b"bad")
+            held = kafka_faults.on("TxnOffsetCommit").delay(1.0)
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(
+                    producer.send_offsets_to_transaction(places, "g"), 0.3
+                )
+            await producer.abort_transaction()
+            held.remove()
+            async with producer.transaction():
+                await send(producer, kafka_topic, b"good")
+                await producer.send_offsets_to_transaction(places, "g")
+            assert bare is producer.client
+        assert committed(kafka_faults, kafka_topic) == [b"good"]
 
     async def test_dead_letters_are_refused(self, kafka_cluster):
         """They would be aborted with the record."""

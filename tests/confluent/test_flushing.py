@@ -60,7 +60,7 @@ def shell(client, monkeypatch):
     monkeypatch.setattr(shell_module, "CALM_S", LONG_S)
     settings = ProducerSettings(CONFIG)
     builder = SimpleNamespace(can_build=False)
-    made = ConfluentShell(client, builder, settings, Callbacks(print), lambda _: None)
+    made = ConfluentShell(client, builder, settings, Callbacks(print), view=None)
     made.listen(**dict.fromkeys(FACTS, lambda *_: None))
     made.use(SimpleNamespace(is_troubled=False), None)
     return made

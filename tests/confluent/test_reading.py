@@ -12,7 +12,7 @@ from confluent_kafka import (
 from confluent_kafka import TopicPartition as Place
 
 from kafkaguard._cluster.reports import TopicPartition
-from kafkaguard_adapters.confluent.reading import Reading
+from kafkaguard_adapters.confluent.reading import ConfluentConsumerShell
 
 P = TopicPartition("t", 0)
 
@@ -59,7 +59,7 @@ def test_nothing_that_was_fetched_ahead_is_passed_over(
 ):
     """The client asked for 20; what it had fetched before is dropped by a pause."""
     client = Consumer(position, committed)
-    shell = Reading(client, is_earliest=is_earliest)
+    shell = ConfluentConsumerShell(client, is_earliest=is_earliest)
     assert (20 if position < 0 else position) == shell.was_reset(P, 20)
     shell.go_back(P)
     shell.free(P)
@@ -70,7 +70,7 @@ def test_nothing_that_was_fetched_ahead_is_passed_over(
 def test_a_reset_is_the_clients_where_nobody_knows_where_reading_began(committed):
     """It began at the end of the log, and records may be fetched and not returned."""
     client = Consumer(committed=committed)
-    shell = Reading(client, is_earliest=False)
+    shell = ConfluentConsumerShell(client, is_earliest=False)
     assert shell.was_reset(P, 20) is None
     shell.free(P)
     assert client.told == ["resume"]
@@ -79,7 +79,7 @@ def test_a_reset_is_the_clients_where_nobody_knows_where_reading_began(committed
 def test_a_second_reset_before_the_first_record_goes_back_as_far():
     """There is no position then, and what is asked for lies ahead."""
     client = Consumer(15)
-    shell = Reading(client)
+    shell = ConfluentConsumerShell(client)
     shell.was_reset(P, 20)
     shell.go_back(P)
     shell.free(P)
@@ -92,7 +92,7 @@ def test_a_second_reset_before_the_first_record_goes_back_as_far():
 def test_a_reset_that_is_accepted_is_not_judged_again():
     """The client was taken back to where it was, so it resets once more."""
     client = Consumer(15)
-    shell = Reading(client)
+    shell = ConfluentConsumerShell(client)
     shell.was_reset(P, 20)
     shell.go_back(P)
     shell.let_reset(P)
@@ -105,7 +105,7 @@ def test_a_reset_that_is_accepted_is_not_judged_again():
 def test_a_position_that_the_user_sets_is_the_one_that_counts():
     """By `seek`, or in `assign`."""
     client = Consumer(15)
-    shell = Reading(client)
+    shell = ConfluentConsumerShell(client)
     shell.was_reset(P, 20)
     shell.go_back(P)
     shell.begins([Place("t", 0, 40)])
@@ -156,7 +156,7 @@ def offsets(places):
 def test_a_restart_moves_no_partition_that_has_begun():
     """Only those at a committed offset are looked up; a seek counts as a start."""
     client = Assigned()
-    shell = Reading(client)
+    shell = ConfluentConsumerShell(client)
     shell.begins([Place("t", 1, 40)])
     assert {4} == {p.partition for p, r in shell.readers().items() if r.needs_commit}
     shell.restart(frozenset(shell.readers()))
@@ -168,7 +168,9 @@ def test_a_restart_within_a_cooperative_group_assigns_only_what_it_must():
     """The group does not let its members replace a whole assignment."""
     client = Assigned()
     client.is_cooperative = True
-    Reading(client).restart({TopicPartition("t", 0), TopicPartition("t", 4)})
+    ConfluentConsumerShell(client).restart(
+        {TopicPartition("t", 0), TopicPartition("t", 4)}
+    )
     only = {4: OFFSET_STORED}
     assert [("remove", only), ("add", only)] == client.told
 
@@ -176,5 +178,7 @@ def test_a_restart_within_a_cooperative_group_assigns_only_what_it_must():
 def test_a_restart_of_partitions_that_have_begun_does_nothing():
     """The user has assigned or sought meanwhile."""
     client = Assigned()
-    Reading(client).restart({TopicPartition("t", 0), TopicPartition("t", 3)})
+    ConfluentConsumerShell(client).restart(
+        {TopicPartition("t", 0), TopicPartition("t", 3)}
+    )
     assert client.told == []

@@ -13,6 +13,7 @@ from kafkaguard._cluster.reports import TopicPartition, make
 from kafkaguard._consuming import events as ev
 from kafkaguard._consuming.machine import ConsumerMachine, ReadRefusal
 from kafkaguard._consuming.standing import Reader
+from kafkaguard_adapters.asking import cluster_view
 from kafkaguard_adapters.asking.cluster_view import ClusterView
 from kafkaguard_adapters.consuming import questions
 from kafkaguard_adapters.consuming.driver import Driver
@@ -212,6 +213,44 @@ def test_where_the_cluster_cannot_be_asked_that_is_said_once(cluster, caplog):
             world.later(1.0)
     assert caplog.text.count("cannot check partitions without progress") == 1
     assert set() == world.shell.held
+
+
+@pytest.mark.parametrize("has_read", [False, True])
+def test_wrong_setting_is_raised_only_before_the_first_answer(monkeypatch, has_read):
+    """Later it is no setting that keeps the client out; it is asked once at a time."""
+    wrong = errors.ClientConfigurationError("another security protocol")
+
+    async def wrong_setting(*_):
+        return wrong
+
+    monkeypatch.setattr(cluster_view, "wrong_setting", wrong_setting)
+    world = World()
+    world.shell.at = {A: Reader(1, 9 if has_read else None)}
+    world.driver.check_positions()
+    world.driver.unconnected()
+    world.driver.unconnected()
+    assert len(world.open) == (not has_read)
+    world.answer()
+    world.later(0.0)
+    assert world.shell.failures == ([] if has_read else [wrong])
+    world.driver.unconnected()
+    assert len(world.open) == (not has_read)
+    for coroutine, _ in world.open:
+        coroutine.close()
+
+
+def test_outage_raises_nothing(monkeypatch):
+    """Brokers that cannot be reached may come back."""
+
+    async def wrong_setting(*_):
+        return None
+
+    monkeypatch.setattr(cluster_view, "wrong_setting", wrong_setting)
+    world = World()
+    world.driver.unconnected()
+    world.answer()
+    world.later(0.0)
+    assert world.shell.failures == []
 
 
 def test_a_client_without_a_start_looks_it_up_again(cluster):

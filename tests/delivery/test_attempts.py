@@ -51,6 +51,19 @@ class Tried:
         return self.attempts.failed(record, ERROR, self.ruling, now)
 
 
+def test_open_breaker_bars_a_topic_until_its_next_hand_over():
+    """Where the policy does not wait for it."""
+    breaker, kinds = CircuitBreaker(2, 5.0, 1), []
+    tried = Tried(breaker=breaker, pauses=False)
+    for now in (30.0, 31.0, 50.0):
+        kinds.append(tried.fail(tried.record(), now).kind)
+        tried.attempts.handed_over("t")
+        if now == 31.0:
+            breaker.ask(40.0)
+            tried.attempts.succeeded(40.0)
+    assert kinds == ["again", "stop", "again"]
+
+
 def test_waits_grow_and_end_with_the_last_attempt():
     """Four attempts have three waits; the end says why."""
     tried, steps = Tried(), []

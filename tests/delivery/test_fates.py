@@ -67,6 +67,23 @@ class TestAgain:
         assert not machine.tick(0.04)
         assert only(c.Send, machine.tick(0.05)).topic == "t"
 
+    def test_closing_producer_makes_no_attempt(self):
+        """The record fails at once."""
+        machine = machine_of(PATIENT, Shared())
+        machine.closing(0.0)
+        assert outcome(refuse(machine, 19, first_try=True)).ending == "failed"
+
+    @pytest.mark.parametrize(
+        ("policy", "code", "is_kept"),
+        [(PATIENT, 19, True), (PlainPolicy(), 19, False), (PATIENT, 87, False)],
+    )
+    def test_record_that_send_refuses_is_kept_for_an_attempt(
+        self, policy, code, is_kept
+    ):
+        """If the policy has one, and it may succeed."""
+        error = errors.for_code(code)(api="Produce")
+        assert machine_of(policy, Shared()).keeps(error) is is_kept
+
     def test_a_record_without_another_attempt_says_how_many_there_were(self):
         """And whose policy ends there."""
         policy = PlainPolicy(attempts=2, deadline=100.0)
@@ -298,9 +315,23 @@ class TestLetter:
         said = "its dead letter for topic t.dlq was not delivered: TOPIC_AUTHORIZATION"
         assert said in str(record.outcome.error)
 
-    @pytest.mark.parametrize(("now", "goes_again"), [(29.9, True), (30.0, False)])
-    def test_one_goes_without_its_timestamp_while_it_has_time(self, now, goes_again):
-        """Its topic refuses the timestamp."""
+    def test_one_that_the_client_does_not_take_fails_its_record(self):
+        """Nothing waits for it any more."""
+        machine = machine_of(LETTERS)
+        self.letter(machine)
+        told = machine.sent("t.dlq", [errors.TopicAuthorizationFailedError()], 0.0)
+        record = only(c.Settle, told).record
+        assert (record.outcome.ending, record.letter_error.code) == ("failed", 29)
+        assert not machine.is_troubled
+
+    @pytest.mark.parametrize(
+        ("now", "code", "goes_again"),
+        [(29.9, 32, True), (30.0, 32, False), (0.0, 29, False)],
+    )
+    def test_one_goes_without_its_timestamp_while_it_has_time(
+        self, now, code, goes_again
+    ):
+        """If its topic refuses the timestamp, and nothing else."""
         machine = machine_of(LETTERS)
         batch = begun(machine)
         batch.items = [Item(Raw(b"k", b"0:good", (), 5), is_new=True)]
@@ -310,7 +341,7 @@ class TestLetter:
         batch.items = [Item(only(c.Send, told).records[0].raw, is_new=False)]
         machine.began(batch)
         machine.sent("t.dlq", batch.items, 0.0)
-        told = machine.failed(batch, refusals(batch, 32, "record"), now)
+        told = machine.failed(batch, refusals(batch, code, "record"), now)
         assert goes_again == (c.HoldSends("t.dlq") in told)
         assert goes_again != any(isinstance(each, c.Settle) for each in told)
 

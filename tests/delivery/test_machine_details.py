@@ -8,10 +8,11 @@ from kafka.errors import IllegalStateError, for_code
 from kafkaguard import Action, errors
 from kafkaguard._delivery import commands as c
 from kafkaguard._delivery.dead_letters import NO_ROOM
-from kafkaguard._delivery.facts import Place, Raw, Refusal
+from kafkaguard._delivery.facts import HandOverStoppedError, Place, Raw, Refusal
 from kafkaguard._delivery.judging import Judge, RefusalFacts
 from kafkaguard._delivery.report import CallbackError, DeliveryReport
 from kafkaguard._delivery.sizes import NUMBER_STEPS, headers_size
+from kafkaguard._delivery.topic_round import DRAIN_S
 from tests.delivery.told import HERE, begun, machine_of, only, refusals, resent, traits
 from tests.delivery.world.batches import Item, Items
 from tests.delivery.world.words import PlainErrors, PlainPolicy
@@ -58,6 +59,18 @@ class TestBatches:
         assert only(c.Settle, told).record.outcome.error.code == 87
 
 
+def test_delivered_records_of_an_open_batch_are_counted_once():
+    """Not again when the batch ends, and not after that."""
+    machine = machine_of()
+    batch = begun(machine, 3)
+    machine.delivered_so_far(batch, 2)
+    assert machine.report(0).delivered == 2
+    machine.accepted(batch, 0.0)
+    assert machine.report(0).delivered == 1
+    machine.delivered_so_far(batch, 3)
+    assert machine.report(0).delivered == 0
+
+
 class TestSentAgain:
     """Records that are handed over once more."""
 
@@ -68,6 +81,52 @@ class TestSentAgain:
         assert machine.sent("t", again.items, 0.0) == [c.SendNow()]
         told = machine.accepted(again, 0.0)
         assert told == [c.Settle(records[0]), c.FreeSends("t")]
+
+    @pytest.mark.parametrize("how", ["refused", "accepted", "closing", "other topic"])
+    def test_hand_over_stops_only_for_what_it_would_overtake(self, how):
+        """A refused batch of its topic, while the records have a chance."""
+        machine = machine_of()
+        batch, other = begun(machine), begun(machine)
+        machine.failed(batch, refusals(batch, 19), 0.0)
+        machine.held("t", 0.0)
+        assert not machine.stops_hand_over("t")  # waits for the open batch
+        machine.tick(DRAIN_S)
+        if how == "accepted":
+            machine.accepted(other, DRAIN_S)
+        else:
+            machine.failed(other, refusals(other, 19), DRAIN_S)
+        if how == "closing":
+            machine.closing(DRAIN_S)
+        topic = "u" if how == "other topic" else "t"
+        assert machine.stops_hand_over(topic) is (how == "refused")
+
+    def test_records_that_were_given_back_are_handed_over_after_the_others(self):
+        """In the old order, and without an outcome until then."""
+        machine = machine_of()
+        batch = begun(machine, 3)
+        machine.failed(batch, refusals(batch, 19), 0.0)
+        told = machine.held("t", 0.0)
+        first, second, third = only(c.Send, told).records
+        again = Items(HERE, (0, 1), 31.0)
+        again.items = [Item(first.raw, is_new=False)]
+        machine.began(again)
+        machine.failed(again, refusals(again, 87, "mate"), 0.0)
+        assert machine.stops_hand_over("t")
+        handed = [*again.items, HandOverStoppedError(), HandOverStoppedError()]
+        told = machine.sent("t", handed, 0.0)
+        assert [first, second, third] == [*only(c.Send, told).records]
+        assert not any(isinstance(each, c.Settle) for each in told)
+
+    @pytest.mark.parametrize("blame", ["mate", "unknown"])
+    def test_mates_of_a_record_that_was_named_stay_together(self, blame):
+        """Only if nothing names the one to blame, halves find it."""
+        machine = machine_of()
+        _, again = resent(machine, begun(machine, 5))
+        machine.sent("t", again.items, 0.0)
+        told = refusals(again, 87, blame)
+        told[0] = refusals(again, 87, "record")[0]
+        sends = only(c.Send, machine.failed(again, told, 0.0)).records
+        assert len(sends) == (4 if blame == "mate" else 2)
 
     @pytest.mark.parametrize("is_quiet", [True, False])
     def test_open_batches_are_sent_without_lingering(self, is_quiet):

@@ -5,30 +5,14 @@ from __future__ import annotations
 import pytest
 from kafka.errors import for_code
 
-from kafkaguard import Action, errors
+from kafkaguard import Action, classify, errors
 from kafkaguard._delivery import commands as c
-from kafkaguard._delivery.facts import Place, Raw, Refusal, Traits
-from kafkaguard._delivery.machine import DeliveryMachine
-from kafkaguard._delivery.sizes import batch_size
+from kafkaguard._delivery.facts import Place, Raw, Refusal
+from tests.delivery.told import begun, machine_of, only, refusals
 from tests.delivery.world.batches import Item, Items
-from tests.delivery.world.words import Letters, PlainErrors, PlainPolicy
 
 LIMIT = 1000
 LARGE, MIDDLE, SMALL = (b"0:%b" % (b"x" * size) for size in (5000, 600, 1))
-
-
-def machine_of(*, compresses=False):
-    """Make the machine of a transactional producer."""
-
-    def size_alone(raw):
-        return None if compresses else batch_size(raw.key, raw.value, raw.headers)
-
-    return DeliveryMachine(
-        Traits("model", 30.0, "delivery.timeout", transactional=True),
-        PlainPolicy("ordered", "raise", "raise", Letters(None)),
-        PlainErrors(),
-        size_alone=size_alone,
-    )
 
 
 def refused(machine, values, code=10, blame="unknown"):
@@ -45,7 +29,7 @@ def refused(machine, values, code=10, blame="unknown"):
 
 def outcomes(*values, limit=LIMIT, compresses=False, **refusal):
     """Refuse a batch; return the errors of its records and of the transaction."""
-    machine = machine_of(compresses=compresses)
+    machine = machine_of(transactional=True, compresses=compresses)
     told = [*refused(machine, values, **refusal)]
     if c.AskSizeLimit("t") in told:
         assert machine.transaction_failure is None
@@ -53,6 +37,17 @@ def outcomes(*values, limit=LIMIT, compresses=False, **refusal):
     settled = [each.record for each in told if isinstance(each, c.Settle)]
     settled.sort(key=lambda record: record.index)
     return [record.outcome.error for record in settled], machine.transaction_failure
+
+
+@pytest.mark.parametrize("sent", ["never", "answered"])
+def test_failed_record_ends_its_transaction(sent):
+    """Also one that never left the client; alone, the same code is no end."""
+    machine = machine_of(transactional=True)
+    batch = begun(machine)
+    told = machine.failed(batch, refusals(batch, 87, "record", sent=sent), 0.0)
+    error = only(c.Settle, told).record.outcome.error
+    assert error.verdict is classify(error, api="Produce", transactional=True)
+    assert error.verdict.action is Action.ABORT
 
 
 @pytest.mark.parametrize("blame", ["unknown", "batch"])
@@ -103,7 +98,7 @@ def test_a_record_that_is_alone_has_its_own_refusal():
 
 def test_a_closed_producer_asks_for_no_size():
     """The record still has the broker's error."""
-    machine = machine_of()
+    machine = machine_of(transactional=True)
     machine.closing(0.0)
     [settle] = [
         told for told in refused(machine, [LARGE]) if isinstance(told, c.Settle)

@@ -21,11 +21,17 @@ def traits(**more):
 
 def machine_of(policy=None, shared=None, **more):
     """Make a machine whose client has these traits."""
+    known = traits(**more)
+
+    def size_alone(raw):
+        size = batch_size(raw.key, raw.value, raw.headers)
+        return None if known.compresses else size
+
     return DeliveryMachine(
-        traits(**more),
+        known,
         policy or PlainPolicy(),
         PlainErrors(),
-        size_alone=lambda raw: batch_size(raw.key, raw.value, raw.headers),
+        size_alone=size_alone,
         shared=shared,
     )
 
@@ -39,10 +45,10 @@ def begun(machine, count=1):
     return batch
 
 
-def refusals(batch, code, blame="unknown", **more):
+def refusals(batch, code, blame="unknown", sent="answered", **more):
     """Refuse all records of a batch."""
     return [
-        Refusal(item, n, for_code(code)(), blame, "answered", **more)
+        Refusal(item, n, for_code(code)(), blame, sent, **more)
         for n, item in enumerate(batch.items)
     ]
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pickle
+from operator import attrgetter
 
 import kafka.errors
 import pytest
 
+import kafkaguard
 from kafkaguard import classify, errors
 from kafkaguard.errors import _made
 from kafkaguard.errors._made import _dual_again, dual
@@ -70,6 +72,41 @@ def test_a_verdict_that_is_given_goes_before_what_the_code_says():
     assert error.given_verdict is error.verdict
     assert errors.NotCoordinatorError().given_verdict is None
     assert errors.NotCoordinatorError().verdict is classify(16)
+
+
+CLASSES = sorted(
+    {
+        found
+        for home in (errors, kafkaguard)
+        for name in home.__all__
+        if isinstance(found := getattr(home, name), type)
+        and issubclass(found, errors.KafkaGuardError)
+    },
+    key=attrgetter("__name__"),
+)
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+def test_an_error_has_one_verdict(cls):
+    """Whether it is asked for its own, or classified; also in a group."""
+    error = cls("text")
+    assert classify(error) is error.verdict
+    assert classify(ExceptionGroup("group", [error])) is error.verdict
+    given = cls("text", api="Produce", verdict=classify(10))
+    assert classify(given) is given.verdict
+    assert classify(given, api="Produce") is given.verdict
+
+
+def test_a_context_that_says_more_goes_before_the_verdict_that_was_given():
+    """Another request, or a transaction; but not the request alone if none was known."""
+    error = errors.NotCoordinatorError(verdict=classify(10, api="Produce"))
+    assert classify(error, api="EndTxn") is error.verdict
+    assert classify(error, transactional=True) is classify(16, transactional=True)
+    assert classify(error, null_key=False) is classify(16, null_key=False)
+    produced = errors.NotCoordinatorError(api="Produce", verdict=classify(10))
+    assert classify(produced, api="EndTxn") is classify(16, api="EndTxn")
+    with pytest.raises(ValueError, match="no request"):
+        classify(error, api="Prodduce")
 
 
 def test_a_code_of_its_own_goes_before_that_of_the_class():

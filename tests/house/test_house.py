@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import re
 import subprocess
 import sys
@@ -10,6 +10,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from _pytest.assertion.rewrite import AssertionRewritingHook
 
 import kafkaguard
 
@@ -147,3 +148,27 @@ def test_tests_of_a_group_stay_on_one_worker(request):
     """On several workers, each would start a Spark and play the demo."""
     is_grouped = getattr(request.config.option, "loadgroup", False)
     assert request.node.nodeid.endswith("@together") is is_grouped
+
+
+HELPERS = [
+    path
+    for path in sorted((ROOT / "tests").rglob("*.py"))
+    if not path.name.startswith(("test_", "conftest"))
+    and re.search(r"^\s+assert ", path.read_text(), re.MULTILINE)
+]
+
+
+def test_failed_helpers_of_tests_show_the_values_they_compared():
+    """Pytest rewrites their assertions, as it does those of the tests themselves."""
+    modules = [
+        ".".join(path.relative_to(ROOT).with_suffix("").parts) for path in HELPERS
+    ]
+    assert "tests.contracts.producer" in modules
+    bare = [
+        module
+        for module in modules
+        if not isinstance(
+            importlib.util.find_spec(module).loader, AssertionRewritingHook
+        )
+    ]
+    assert bare == []

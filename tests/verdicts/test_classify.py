@@ -11,12 +11,18 @@ import aiokafka.errors as aiokafka_errors
 import kafka.errors as kafka_errors
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.error import ValueDeserializationError, ValueSerializationError
+from confluent_kafka.error import (
+    KeyDeserializationError,
+    KeySerializationError,
+    ValueDeserializationError,
+    ValueSerializationError,
+)
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaguard import Action, TopicFacts, classify
 from kafkaguard import errors as e
+from kafkaguard._verdicts import classification
 from kafkaguard._verdicts.apis import API_KEYS
 from kafkaguard._verdicts.rules import AREAS, ORDER, RULES
 from kafkaguard._verdicts.rules.rule import CHANGES
@@ -806,6 +812,14 @@ def test_wrong_names_are_answered_with_the_right_ones():
         classify(6, phase="sending")
 
 
+def test_own_errors_facts_are_added_to_those_that_are_given():
+    """What the caller knows of the topic is not lost."""
+    given = TopicFacts(tiered=True)
+    context = (None, None, given, None, False, None)
+    found = classification._with_own_facts(e.InvalidRecordKeyError(), context)
+    assert found[2] == TopicFacts(compacted=True, tiered=True)
+
+
 #: What is about a record whatever it answers: librdkafka's own words for its queue.
 _OF_RECORDS = (
     *(e.SerializationFailedError, e.RecordPurgedError, e.BatchMateRefusedError),
@@ -826,8 +840,6 @@ def test_no_record_is_spoken_of_where_none_was_sent(api):
 
 def test_memo_is_bounded(monkeypatch):
     """Callers who make up contexts do not fill the memory."""
-    from kafkaguard._verdicts import classification
-
     monkeypatch.setattr(classification, "_MEMO", {})
     monkeypatch.setattr(classification, "_MEMO_LIMIT", 10)
     for code in range(1000, 1100):
@@ -869,8 +881,10 @@ def test_errors_that_only_wrap_say_what_they_wrap(cause, action, api):
     """The cause of a (de)serialiser's error decides; nothing was sent."""
     verdict = classify(wrapped(cause()), api=api)
     assert (action, "no") == (verdict.action, verdict.written)
-    told = ValueDeserializationError(exception=cause(), kafka_message=None)
-    assert action == classify(told, api=api).action
+    for reading in (KeyDeserializationError, ValueDeserializationError):
+        told = reading(exception=cause(), kafka_message=None)
+        assert action == classify(told, api=api).action
+    assert action == classify(KeySerializationError(cause()), api=api).action
 
 
 NOT_OWNED = "Partition TopicPartition(topic='t', partition=40) is not assigned"

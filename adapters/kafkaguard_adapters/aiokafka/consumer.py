@@ -29,7 +29,9 @@ from kafkaguard._verdicts.verdict import Action
 from kafkaguard.errors import ClientClosedError, ClientStateError, KafkaGuardError
 from kafkaguard_adapters.aiokafka._private.consuming import names
 from kafkaguard_adapters.aiokafka._private.consuming.committing import Committing
-from kafkaguard_adapters.aiokafka._private.consuming.fetching import Fetching
+from kafkaguard_adapters.aiokafka._private.consuming.fetching import (
+    AIOKafkaConsumerShell,
+)
 from kafkaguard_adapters.aiokafka._private.consuming.reading import (
     Reading,
     translated,
@@ -169,7 +171,7 @@ class GuardedConsumer(ForkSafe, StandIn):
         self._is_started = False
         self._reads: _CheckedReads | Client = _CheckedReads(self)
         self._reading: Reading | None = None
-        self._shell: Fetching | None = None
+        self._shell: AIOKafkaConsumerShell | None = None
         self._driver: Driver | None = None
         self._committing: Committing | None = None
         if names.is_started(consumer):
@@ -213,7 +215,7 @@ class GuardedConsumer(ForkSafe, StandIn):
         machine = ConsumerMachine(
             self._policy, errors.make, random.random, client=errors.client
         )
-        self._shell = shell = Fetching(self.client)
+        self._shell = shell = AIOKafkaConsumerShell(self.client)
         self._driver = shell.driver = driver = Driver(
             machine, shell, self.cluster_view, asyncio.ensure_future, self._on_event
         )

@@ -22,6 +22,7 @@ from kafkaguard.errors import (
 )
 from kafkaguard_adapters.aiokafka._private.producing import moving, reading
 from kafkaguard_adapters.aiokafka.errors import complete_table, errors, wrong_loop
+from kafkaguard_adapters.aiokafka.own_sending import OwnSending
 from kafkaguard_adapters.aiokafka.sending import Sending, topic_of
 from kafkaguard_adapters.aiokafka.shell import AIOKafkaShell
 from kafkaguard_adapters.aiokafka.stand_in import StandIn
@@ -94,7 +95,8 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
             policy,
             transactional=reading.transactional_id(producer) is not None,
         )
-        self._sending = Sending(
+        sending = OwnSending if reading.has_own_send(producer) else Sending
+        self._sending = sending(
             cache.harmless,
             null_keys,
             sets_aside="dead_letter" in policy.ways_of_rejecting,
@@ -328,7 +330,8 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
         within = self._shell.traits.delivery_timeout + MARGIN_S
         try:
             async with asyncio.timeout(within):
-                return await self.client.partitions_for(topic)
+                found = await self.client.partitions_for(topic)
+                return set(found)  # sends of the topic use the same set
         except KafkaError as error:
             raise errors.translate(error, api="Metadata", topic=topic) from error
         except TimeoutError as error:

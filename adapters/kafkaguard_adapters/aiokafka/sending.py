@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from asyncio import get_running_loop
+from threading import get_ident
 from typing import TYPE_CHECKING, Any
 
 from aiokafka.errors import (
@@ -67,8 +67,10 @@ class Sending:
         "_client",
         "_harmless",
         "_is_disguised",
+        "_is_running",
         "_loop",
         "_sets_aside",
+        "_thread",
         "check",
         "driver",
         "is_usable",
@@ -96,6 +98,11 @@ class Sending:
         self.null_keys = null_keys
         self._sets_aside = sets_aside
         self._loop = loop
+        #: Whether the loop runs, and the thread in which a check found it running.
+        #: Together they mean ``get_running_loop() is loop``, which is a system call in
+        #: Python 3.11.
+        self._is_running = loop.is_running
+        self._thread: int | None = None
         self.check = check
         self.is_usable = False
         self._client: Any = None
@@ -120,16 +127,29 @@ class Sending:
             moving.keep_large_records(producer)
         moving.check_topic_names(producer)
         moving.check_partitioner(producer, _not_there)
+        moving.answer_for_known_topics(producer)
 
     def _note_key(self, key: Any, sent: Any) -> None:
         self._is_disguised = key is None and is_disguise(sent)
 
-    async def send(self, *args: Any, **kwargs: Any) -> Any:
+    async def send(
+        self,
+        topic: Any,
+        value: Any = None,
+        key: Any = None,
+        partition: Any = None,
+        timestamp_ms: Any = None,
+        headers: Any = None,
+    ) -> Any:
         """Send a record, as ``AIOKafkaProducer.send`` does.
 
         Args:
-            args: The positional arguments of the client's ``send``.
-            kwargs: The keyword arguments of the client's ``send``.
+            topic: The topic. This and the next arguments are those of aiokafka.
+            value: The value.
+            key: The key.
+            partition: The partition.
+            timestamp_ms: The timestamp, in milliseconds since 1970.
+            headers: The headers.
 
         Returns:
             The client's own future. If a record is refused and the policy's
@@ -142,14 +162,24 @@ class Sending:
             KafkaGuardError: The client raised another error. It also has the client's
                 class.
         """
-        if not self.is_usable or get_running_loop() is not self._loop:
-            await self.ready(topic_of(args, kwargs))
+        if not (self.is_usable and get_ident() == self._thread and self._is_running()):
+            await self.ready(topic_of((topic,), {}))
         client = self._client
         try:
-            # Looked up each time: instrumentation may replace it.
-            return await client.send(*args, **kwargs)
+            # Looked up each time: instrumentation may replace it, and adds headers if
+            # the call has none. So what is None is left out.
+            if partition is None and timestamp_ms is None and headers is None:
+                return await client.send(topic, value, key)
+            rest = _given(
+                partition=partition, timestamp_ms=timestamp_ms, headers=headers
+            )
+            return await client.send(topic, value, key, **rest)
         except Exception as error:  # noqa: BLE001 - raised again, unless handled
-            return await self.not_accepted(error, client, self.send, args, kwargs)
+            rest = _given(
+                partition=partition, timestamp_ms=timestamp_ms, headers=headers
+            )
+            args = topic, value, key
+            return await self.not_accepted(error, client, self.send, args, rest)
 
     async def ready(self, topic: str) -> None:
         """Wait for a client, if one is being built.
@@ -158,6 +188,7 @@ class Sending:
             KafkaGuardError: There is no client, or building it takes too long.
         """
         self.check()
+        self._thread = get_ident()  # the check has found the loop running in it
         await self._free(topic, self.shell.traits.delivery_timeout)
 
     # --- before a record comes into a batch: Gate -------------------------------------
@@ -282,6 +313,8 @@ class Sending:
             Exception: The client raised anything else.
         """
         topic = topic_of(args, kwargs)
+        if isinstance(error, AssertionError):
+            error = moving.refused_partition(client, error, _not_there) or error
         if isinstance(error, PartitionNotThereError):
             return await self._not_there(error, client, send, args, kwargs)
         if isinstance(error, KafkaGuardError):
@@ -409,6 +442,10 @@ class Sending:
             topic=topic,
             **known,
         )
+
+
+def _given(**arguments: Any) -> dict[str, Any]:
+    return {name: each for name, each in arguments.items() if each is not None}
 
 
 def topic_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:

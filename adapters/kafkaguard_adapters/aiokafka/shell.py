@@ -414,7 +414,8 @@ class AIOKafkaShell(ReportingShell):
 
     async def wait_for_room(self, topic: str) -> None:
         """Wait until a record that waited for room may be added."""
-        if asyncio.current_task() not in self._handing:
+        handing = self._handing  # mostly empty; the task costs a system call
+        if not handing or asyncio.current_task() not in handing:
             await self._gate.wait_for_room(topic)
 
     def size_alone(self, raw: Raw) -> int:

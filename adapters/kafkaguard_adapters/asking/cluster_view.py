@@ -11,6 +11,7 @@ from kafkaguard_adapters.asking.topic_settings import (
     ask_alone,
     size_limit,
 )
+from kafkaguard_adapters.asking.unconnected import wrong_setting
 from kafkaguard_adapters.wire.cluster import Cluster
 from kafkaguard_adapters.wire.io_thread import run
 
@@ -92,6 +93,13 @@ class ClusterView:
                 return await size_limit(self.settings(), self.make, topic)
         except Exception:  # noqa: BLE001 - the error's text does without it
             return None
+
+    async def wrong_setting(self) -> KafkaGuardError | None:
+        """Connect, and return the error if a setting keeps the client out; else None.
+
+        The setting may be the login, the security protocol or the port.
+        """
+        return await wrong_setting(self.settings, self.make)
 
     @property
     def is_closed(self) -> bool:

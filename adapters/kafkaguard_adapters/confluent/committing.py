@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kafkaguard._cluster.reports import TopicPartition as Place
     from kafkaguard._consuming.machine import Policy
     from kafkaguard.errors import KafkaGuardError
-    from kafkaguard_adapters.confluent.reading import Reading
+    from kafkaguard_adapters.confluent.reading import ConfluentConsumerShell
     from kafkaguard_adapters.consuming.driver import Driver
 
 
@@ -50,7 +50,7 @@ class Committing:
     def __init__(
         self,
         consumer: Consumer,
-        shell: Reading,
+        shell: ConfluentConsumerShell,
         driver: Driver,
         policy: Policy,
         *,

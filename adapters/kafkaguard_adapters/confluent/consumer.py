@@ -12,7 +12,13 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from confluent_kafka import OFFSET_END, KafkaException, Message, TopicPartition
+from confluent_kafka import (
+    OFFSET_END,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
 
 from kafkaguard._cluster.offsets import EARLIEST, LATEST
 from kafkaguard._cluster.reports import as_partition
@@ -31,7 +37,7 @@ from kafkaguard_adapters.confluent.callbacks import Chained
 from kafkaguard_adapters.confluent.committing import Committing
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.confluent.listening import LOGGER, ResetLog, prepare
-from kafkaguard_adapters.confluent.reading import Reading
+from kafkaguard_adapters.confluent.reading import ConfluentConsumerShell
 from kafkaguard_adapters.confluent.view import view_of
 from kafkaguard_adapters.consuming.blocking import BlockingConsumer
 from kafkaguard_adapters.consuming.closing import refuse_calls
@@ -43,7 +49,7 @@ from kafkaguard_adapters.wire.io_thread import loop, run, start
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from confluent_kafka import Consumer, KafkaError
+    from confluent_kafka import Consumer
 
     from kafkaguard._cluster.offsets import OffsetsReport
     from kafkaguard._cluster.reports import TopicPartition as Place
@@ -62,6 +68,7 @@ _FOR_EVER: Final = -1
 _AT_ONCE: Final = 0.0
 #: librdkafka's words when it cannot look up committed offsets; it does not repeat it.
 _GAVE_UP: Final = "Failed to fetch committed offsets"
+_ALL_DOWN: Final = KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001 - a documented constant
 #: librdkafka's words for a closed consumer, and for the start of the log.
 _CLOSED: Final = "Consumer closed"
 _EARLIEST: Final = frozenset({"earliest", "beginning", "smallest"})
@@ -124,7 +131,7 @@ class GuardedConsumer(BlockingConsumer):
             shows_answers=False,
         )
         is_earliest = known.get("auto.offset.reset", "latest") in _EARLIEST
-        self._shell = Reading(consumer, is_earliest=is_earliest)
+        self._shell = ConfluentConsumerShell(consumer, is_earliest=is_earliest)
         self._driver = Driver(
             self._machine,
             self._shell,
@@ -348,6 +355,8 @@ class GuardedConsumer(BlockingConsumer):
 
     def _hear_error(self, error: KafkaError) -> None:
         """Record an error that concerns no record; called while the user polls."""
+        if error.code() == _ALL_DOWN:
+            self._driver.unconnected()
         known = errors.translate(error, context={"phase": "background"})
         self._driver.error_returned(None, known)
 

@@ -79,7 +79,7 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         self._callbacks = callbacks = Callbacks(self._callback_raised)
         settings.divert(callbacks)
         self._shell = shell = ConfluentShell(
-            client, self._builder, settings, callbacks, view.size_limit
+            client, self._builder, settings, callbacks, view
         )
         self._driver = driver = ThreadDriver(shell, self._wish, shell, view)
         facts = view.topic_facts if settings.is_known else lambda _: NOTHING_KNOWN

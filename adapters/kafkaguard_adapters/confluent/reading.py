@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _COMMITTED_S: Final = 5.0
 
 
-class Reading:
+class ConfluentConsumerShell:
     """Executes the driver's commands on a consumer.
 
     Args:

@@ -20,6 +20,7 @@ from confluent_kafka.cimpl import Producer  # confluent_kafka.Producer may be re
 
 from kafkaguard._delivery.sizes import batch_size
 from kafkaguard.errors import ClientClosedError
+from kafkaguard_adapters.asking.unconnected import explained
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.confluent.windows import (
     AgainTicket,
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import (
         Callable,
         Collection,
-        Coroutine,
         Hashable,
         Sequence,
     )
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.records import Record
     from kafkaguard._delivery.shell import ClientErrors
     from kafkaguard.errors import KafkaGuardError
+    from kafkaguard_adapters.asking.cluster_view import ClusterView
     from kafkaguard_adapters.building import Builder
     from kafkaguard_adapters.confluent.callbacks import Callbacks
     from kafkaguard_adapters.confluent.producer_settings import ProducerSettings
@@ -85,7 +86,7 @@ class ConfluentShell(ReportingShell):
         builder: Builds a successor.
         settings: The producer's settings, as far as they are known.
         callbacks: Calls the application's callbacks.
-        size_limit: Asks the cluster for ``max.message.bytes`` of a topic.
+        view: The cluster view for the guard's own requests.
 
     Attributes:
         builder: See above.
@@ -103,7 +104,7 @@ class ConfluentShell(ReportingShell):
         builder: Builder,
         settings: ProducerSettings,
         callbacks: Callbacks,
-        size_limit: Callable[[str], Coroutine[Any, Any, SizeAnswer]],
+        view: ClusterView,
     ) -> None:
         self.errors: ClientErrors = errors
         self.client = client
@@ -114,7 +115,7 @@ class ConfluentShell(ReportingShell):
         self.windows: dict[str, Window] = {}
         self.builder = builder
         self._settings = settings
-        self._size_limit = size_limit
+        self._view = view
         #: The open window of each topic, for records that are sent again.
         self._again: dict[str, Window] = {}
         self._open: dict[Window, None] = {}
@@ -621,8 +622,19 @@ class ConfluentShell(ReportingShell):
             return None
         return found.partitions or None
 
+    def explained(self, error: KafkaGuardError) -> KafkaGuardError:
+        """Return why the client could not connect: the wrong setting, or the error."""
+        return run(explained(error, self._view.settings, self._view.make))
+
     def _looked_up(self, topic: str, refusals: list[Refusal]) -> list[Refusal]:
-        """Return the refusals, after a look-up of partitions that were not known."""
+        """Return the refusals, after look-ups of what their reports do not say."""
+        if any(map(_is_unexplained, refusals)):
+            cause = run(self._view.wrong_setting())
+            if cause is not None:
+                return [
+                    replace(each, cause=cause) if _is_unexplained(each) else each
+                    for each in refusals
+                ]
         if not any(says_unknown_partition(each.cause) for each in refusals):
             return refusals
         known = self._partitions(topic)
@@ -680,7 +692,7 @@ class ConfluentShell(ReportingShell):
 
     def ask_size_limit(self, topic: str) -> SizeAnswer:
         """Look up ``max.message.bytes``; None if it is unknown after a few seconds."""
-        return run(self._size_limit(topic))
+        return run(self._view.size_limit(topic))
 
     def give_up(self, batch: Batch) -> None:
         """Do nothing: a record cannot be taken back; the client lets it expire."""
@@ -712,6 +724,12 @@ def says_unknown_partition(error: KafkaException) -> bool:
     """Return whether a client does not know the partition of a record."""
     said = error.args[0] if error.args else None
     return isinstance(said, KafkaError) and said.code() == _UNKNOWN_PARTITION
+
+
+def _is_unexplained(refusal: Refusal) -> bool:
+    """Return whether a record never left a client that does not say why."""
+    said = refusal.cause.args[0]
+    return refusal.sent == "never" and said.code() == KafkaError._MSG_TIMED_OUT  # noqa: SLF001 - a documented constant
 
 
 def _missing(

@@ -151,8 +151,11 @@ class Transactions:
         Raises:
             KafkaGuardError: The ``transactional.id`` was not taken over.
         """
-        with self._judging(INIT):
-            self._shell.client.init_transactions(self._seconds(timeout))
+        try:
+            with self._judging(INIT):
+                self._shell.client.init_transactions(self._seconds(timeout))
+        except KafkaGuardError as error:
+            raise self._shell.explained(error) from error.__cause__
 
     def begin(self) -> None:
         """Begin a transaction, with a new client if the old one cannot go on.

@@ -93,7 +93,7 @@ class Driver:
         self._events: deque[Event] = deque()
         self._assigned: frozenset[TopicPartition] = frozenset()
         self._running: set[Running] = set()
-        self._is_blind = False
+        self._is_blind = self._is_explaining = self._was_answered = False
 
     # --- facts from the shell ---------------------------------------------------------
 
@@ -115,6 +115,16 @@ class Driver:
         """Report that the client could not look up committed offsets, and gave up."""
         readers = self._shell.readers()
         self._do(self.machine.startless(readers, error, self._clock()))
+
+    def unconnected(self) -> None:
+        """Report that the client reaches no broker; a wrong setting becomes an error.
+
+        Only as long as no broker has answered: later the settings were right once.
+        """
+        if self._is_blind or self._was_answered or self._is_explaining:
+            return
+        self._is_explaining = True
+        self._begin(self._view.wrong_setting(), self._wrong_setting_turn)
 
     def moved(self, place: TopicPartition, position: int) -> None:
         """Report that the user has set the position of a partition."""
@@ -143,6 +153,8 @@ class Driver:
     def check_positions(self) -> None:
         """Read the positions, for a client that does not show its answers."""
         readers, now = self._shell.readers(), self._clock()
+        ends = (each.end for each in readers.values())
+        self._was_answered = self._was_answered or any(end is not None for end in ends)
         self._do(self.machine.begun(readers, now))
         if not self._is_blind:
             self._do(self.machine.stand(readers, now))
@@ -200,6 +212,9 @@ class Driver:
             case c.Probe(place, position):
                 asking = questions.probe_of(view, place, position, self._origin)
                 turn = partial(self._probe_turn, place)
+        self._begin(asking, turn)
+
+    def _begin(self, asking: Coroutine[Any, Any, object], turn: Turn) -> None:
         running = self._launch(asking)
         self._running.add(running)
         running.add_done_callback(partial(self._arrived, turn))
@@ -233,6 +248,12 @@ class Driver:
                 answer,
             )
         return self.machine.probed(place, ReadRefusal(None), now)
+
+    def _wrong_setting_turn(self, answer: Any, _: float) -> list[Command]:
+        self._is_explaining = False
+        if not isinstance(answer, KafkaGuardError):
+            return []
+        return self.machine.error_returned(None, answer)
 
     def later(self, turn: Turn) -> None:
         """Queue a fact from a thread of the client for the user's thread."""

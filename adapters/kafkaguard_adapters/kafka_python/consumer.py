@@ -27,7 +27,9 @@ from kafkaguard_adapters.consuming.refused_commits import everywhere
 from kafkaguard_adapters.inside_names import warn_changed
 from kafkaguard_adapters.kafka_python._private.consuming import names
 from kafkaguard_adapters.kafka_python._private.consuming.committing import Committing
-from kafkaguard_adapters.kafka_python._private.consuming.fetching import Fetching
+from kafkaguard_adapters.kafka_python._private.consuming.fetching import (
+    KafkaPythonConsumerShell,
+)
 from kafkaguard_adapters.kafka_python.errors import errors
 from kafkaguard_adapters.kafka_python.view import view_of
 from kafkaguard_adapters.stand_in import CLOSE_S
@@ -238,7 +240,7 @@ class GuardedConsumer(PublicConsumer):
             policy, errors.make, random.random, client=errors.client
         )
         self._committing = Committing(consumer, self._note_commit)
-        shell = Fetching(consumer)
+        shell = KafkaPythonConsumerShell(consumer)
         self._driver = shell.driver = Driver(
             machine, shell, view, launch=start, hook=on_event
         )

@@ -250,7 +250,10 @@ class ThreadDriver(DriverBase):
     ) -> Sequence[Hashable | BaseException]:
         """Give records to the client, one after the other; return tokens or errors."""
         over = HandedOver()
-        for record in records:
+        for number, record in enumerate(records):
+            if self.machine.stops_hand_over(record.place.topic):
+                over.stop(len(records) - number)
+                break
             if over.skip_letter(record):
                 continue
             try:

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from kafkaguard._delivery import commands as c
+from kafkaguard._delivery.facts import HandOverStoppedError
 from kafkaguard.errors import ClientTimeoutError
 
 if TYPE_CHECKING:
@@ -106,6 +107,10 @@ class HandedOver:
     def __init__(self) -> None:
         self.handed: list[Hashable | BaseException] = []
         self._late: BaseException | None = None
+
+    def stop(self, left: int) -> None:
+        """Give back the records that are left, as the machine asked for."""
+        self.handed += (HandOverStoppedError() for _ in range(left))
 
     def skip_letter(self, record: Record) -> bool:
         """Fail a dead letter after a timeout; return whether that was done."""

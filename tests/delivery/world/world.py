@@ -11,7 +11,7 @@ from kafka.errors import KafkaConnectionError, UnknownError
 
 from kafkaguard._delivery import commands as c
 from kafkaguard._delivery.attempts import Shared
-from kafkaguard._delivery.facts import Place, Raw
+from kafkaguard._delivery.facts import HandOverStoppedError, Place, Raw
 from kafkaguard._delivery.machine import DeliveryMachine
 from kafkaguard._delivery.report import SupersededError
 from kafkaguard._delivery.sizes import batch_size
@@ -384,6 +384,9 @@ class World:
         self, command: c.Send, left: deque[Record], handed: list[Any]
     ) -> None:
         while left:
+            if self.machine.stops_hand_over(command.topic):
+                handed += (HandOverStoppedError() for _ in left)
+                break
             handed.append(self._hand_over_one(left.popleft()))
             if self.rng.random() < 0.2:
                 self._slowly(self._hand_over_next, command, left, handed)

@@ -43,7 +43,7 @@ _SHORTEST_S = 0.001
 class _Listening:
     """Stands in for the fetcher's client, and gives each answer to the shell first."""
 
-    def __init__(self, client: Any, shell: Fetching) -> None:
+    def __init__(self, client: Any, shell: AIOKafkaConsumerShell) -> None:
         self._client = client
         self._shell = shell
 
@@ -65,7 +65,7 @@ class _Listening:
         return response
 
 
-class Fetching(AnswersShell):
+class AIOKafkaConsumerShell(AnswersShell):
     """The shell of an ``AIOKafkaConsumer`` that was started.
 
     Args:

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import traceback
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from aiokafka.client import ConnectionGroup
 from aiokafka.errors import (
@@ -181,13 +182,13 @@ class Hooks:
             raise
 
     def _batches_of(self, request: Any) -> dict[tuple[str, int], Followed]:
-        """Find the batches of a request, at most one for each partition."""
+        """Find the batches of a request among those in flight, one for a partition."""
         wanted = {(topic, p) for topic, parts in request._topics for p, _ in parts}
+        known = self.followed
         return {
-            (batch.tp.topic, batch.tp.partition): followed
-            for batch, followed in self.followed.items()
-            if (batch.tp.topic, batch.tp.partition) in wanted
-            and batch in self._accumulator._pending_batches
+            batch.tp: known[batch]
+            for batch in self._accumulator._pending_batches
+            if batch.tp in wanted and batch in known
         }
 
 
@@ -238,6 +239,7 @@ class _BatchHooks:
         self._known.pop(self._batch, None)
         if not self._batch.future.done():
             self._done(base_offset, timestamp, log_start_offset, _record_metadata_class)
+        self._let_go()
         self._followed.was_accepted(base_offset)
 
     def done_noack(self) -> None:
@@ -245,7 +247,18 @@ class _BatchHooks:
         self._known.pop(self._batch, None)
         if not self._batch.future.done():
             type(self._batch).done_noack(self._batch)
+        self._let_go()
         self._followed.was_accepted(None)
+
+    def _let_go(self) -> None:
+        """Restore the batch's own methods: nothing more happens to an accepted batch.
+
+        Otherwise the batch and its hooks would refer to each other, and all its records
+        and futures would stay in memory until the garbage collector finds them.
+        """
+        batch = self._batch
+        with suppress(AttributeError):  # done already
+            del batch.done, batch.done_noack, batch.failure, batch.wait_drain
 
     def failure(self, exception: BaseException) -> None:
         """Settle the batch's own future, not its records', then report the failure."""
@@ -336,18 +349,50 @@ def check_topic_names(producer: Any) -> None:
     client.add_topic = add_topic
 
 
-def check_partitioner(producer: Any, make_error: Callable[..., Exception]) -> None:
-    """Refuse a partition that the topic does not have.
+def answer_for_known_topics(producer: Any) -> None:
+    """Let no send of a known topic run a coroutine that only finds the topic known.
 
-    If the partitioner returns such a partition, the client would accept the record and
-    keep it until it expires. If the call names it, the client raises an AssertionError.
+    The client awaits its ``_wait_on_metadata`` for each record. For a topic in the
+    client's metadata, a future that is done gives the same partitions. For any other
+    topic, the client's own coroutine asks the brokers.
+    """
+    client = producer.client
+    cluster, wait = client.cluster, client._wait_on_metadata
+    if not hasattr(cluster, "_partitions"):
+        return
+    answers: dict[str, asyncio.Future[set[int]]] = {}
+    answered_for: Any = None
+
+    def wait_on_metadata(topic: Any) -> Any:
+        nonlocal answered_for
+        partitions = cluster._partitions
+        if topic not in partitions:
+            return wait(topic)
+        if partitions is not answered_for:  # new metadata is a new dict
+            answers.clear()
+            answered_for = partitions
+        answer = answers.get(topic)
+        if answer is None:
+            answers[topic] = answer = producer._loop.create_future()
+            answer.set_result(cluster.partitions_for_topic(topic))
+        return answer
+
+    client._wait_on_metadata = wait_on_metadata
+
+
+def check_partitioner(producer: Any, make_error: Callable[..., Exception]) -> None:
+    """Refuse a partition that the application's partitioner has made up.
+
+    The client would accept the record, and keep it until it expires. If the call itself
+    names such a partition, see :func:`refused_partition`.
 
     Args:
         producer: The producer.
         make_error: Makes the error, from the topic, the partition, the existing
             partitions and whether the call has named the partition.
     """
-    trusted = type(producer._partitioner).__module__.startswith("aiokafka.")
+    if type(producer._partitioner).__module__.startswith("aiokafka."):
+        return
     choose = producer._partition
     partitions_of = producer.client.cluster.partitions_for_topic
 
@@ -359,27 +404,54 @@ def check_partitioner(producer: Any, make_error: Callable[..., Exception]) -> No
         serialized_key: Any,
         serialized_value: Any,
     ) -> Any:
-        is_given = partition is not None
-        try:
-            chosen = choose(
-                topic, partition, key, value, serialized_key, serialized_value
-            )
-        except AssertionError:
-            if not is_given:
-                raise
-            chosen = partition
-        else:
-            if is_given or trusted:
-                return chosen
+        chosen = choose(topic, partition, key, value, serialized_key, serialized_value)
+        if partition is not None:
+            return chosen
         known = partitions_of(topic)
         if known is None or chosen in known:
             return chosen
-        error: Any = make_error(topic, chosen, known, is_given=is_given)
-        if not (serialized_key is None and serialized_value is None):
-            error.kafkaguard_raw = Raw(serialized_key, serialized_value)
-        raise error
+        error = make_error(topic, chosen, known, is_given=False)
+        raise _with_raw(error, serialized_key, serialized_value)
 
     producer._partition = choose_and_check
+
+
+def refused_partition(
+    producer: Any, error: AssertionError, make_error: Callable[..., Exception]
+) -> Exception | None:
+    """Return the error for a partition that a call names and the topic does not have.
+
+    The client raises an AssertionError for it, in the method that the traceback shows.
+
+    Args:
+        producer: The producer.
+        error: What a sending method has raised.
+        make_error: As for :func:`check_partitioner`.
+    """
+    raised_in = None
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        raised_in = frame
+    if (
+        raised_in is None
+        or raised_in.f_code is not AIOKafkaProducer._partition.__code__
+    ):
+        return None
+    given = raised_in.f_locals
+    topic, partition = given["topic"], given["partition"]
+    if partition is None:
+        return None
+    known = producer.client.cluster.partitions_for_topic(topic)
+    if known is None or partition in known:
+        return None
+    made = make_error(topic, partition, known, is_given=True)
+    return _with_raw(made, given["serialized_key"], given["serialized_value"])
+
+
+def _with_raw(error: Any, key: Any, value: Any) -> Exception:
+    """Add the bytes of a refused record to its error; a whole batch has none."""
+    if not (key is None and value is None):
+        error.kafkaguard_raw = Raw(key, value)
+    return cast("Exception", error)
 
 
 async def fresh_partitions(producer: Any, topic: str, within: float) -> set[int] | None:

@@ -59,7 +59,6 @@ USED = {
     "AIOKafkaClient": (
         "_conns",
         "_md_update_fut",
-        "_wait_on_metadata",
         "close",
         "cluster",
     ),
@@ -113,6 +112,7 @@ REPLACED = {
     ("MessageBatch", "failure"): ("exception",),
     ("MessageBatch", "wait_drain"): ("timeout",),
     ("Sender", "_send_produce_req"): ("node_id", "batches"),
+    ("AIOKafkaClient", "_wait_on_metadata"): ("topic",),
     ("AIOKafkaClient", "add_topic"): ("topic",),
     ("AIOKafkaClient", "force_metadata_update"): (),
     ("AIOKafkaClient", "send"): ("node_id", "request", "group"),

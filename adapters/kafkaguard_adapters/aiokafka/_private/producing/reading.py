@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import TYPE_CHECKING, Any
 
 from aiokafka.producer.transaction_manager import PidAndEpoch
@@ -20,6 +21,16 @@ if TYPE_CHECKING:
 
 #: The largest epoch of a producer id.
 _LAST_EPOCH = (1 << 15) - 1
+#: The arguments of aiokafka's ``send`` that the guard knows.
+_OF_SEND = (
+    "self",
+    "topic",
+    "value",
+    "key",
+    "partition",
+    "timestamp_ms",
+    "headers",
+)
 #: More than any batch has.
 _LARGEST_BYTES = (1 << 31) - 1
 
@@ -28,6 +39,13 @@ def is_told(producer: Any) -> bool:
     """Return whether a guard already tracks the batches of a producer."""
     accumulator = producer._message_accumulator
     return getattr(accumulator._append_batch, "__self__", None) is not accumulator
+
+
+def has_own_send(producer: Any) -> bool:
+    """Return whether a producer's ``send`` may take other arguments than aiokafka's."""
+    is_theirs = getattr(producer.send, "__func__", None) is AIOKafkaProducer.send
+    known = inspect.signature(AIOKafkaProducer.send).parameters
+    return not (is_theirs and tuple(known) == _OF_SEND)
 
 
 def loop_of(producer: Any) -> asyncio.AbstractEventLoop:

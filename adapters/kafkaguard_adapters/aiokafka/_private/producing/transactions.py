@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from aiokafka.producer.transaction_manager import TransactionState
@@ -21,6 +22,30 @@ _OPEN = frozenset(
         TransactionState.ABORTABLE_ERROR,
     }
 )
+
+
+class _Dropped(deque[Any]):
+    """A queue without offsets, which a late answer to dropped ones leaves as it is.
+
+    The answer is looked up at the head of the queue. If nothing were there, it would
+    end aiokafka's task that sends.
+
+    Args:
+        head: The group, the offsets and the future that were at the head.
+    """
+
+    def __init__(self, head: tuple[Any, Any, Any]) -> None:
+        super().__init__()
+        group, offsets, _ = head  # the future was cancelled
+        self._head = group, offsets, asyncio.get_running_loop().create_future()
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return an entry; without any, what was dropped."""
+        return super().__getitem__(index) if self else self._head
+
+    def popleft(self) -> Any:
+        """Remove the first entry; without any, nothing."""
+        return super().popleft() if self else self._head
 
 
 def state_of(producer: Any) -> str:
@@ -79,9 +104,11 @@ def drop_offsets(producer: Any) -> None:
     """Drop the offsets that no broker has confirmed.
 
     aiokafka asks for them again without end, and sends no abort until they are
-    confirmed.
+    confirmed. It first waits for the answer to a request that is in flight.
     """
-    producer._txn_manager._pending_txn_offsets.clear()
+    manager = producer._txn_manager
+    if manager._pending_txn_offsets:
+        manager._pending_txn_offsets = _Dropped(manager._pending_txn_offsets[0])
 
 
 def ended(producer: Any) -> Awaitable[None]:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 _MS = 1000
 
 
-class Fetching(AnswersShell):
+class KafkaPythonConsumerShell(AnswersShell):
     """The shell of a ``KafkaConsumer``; it replaces some of the client's methods.
 
     Args:
