@@ -125,12 +125,12 @@ class _Episode:
     #: The client does not report the results of its reads, so only a probe ends this.
     is_probed: bool = False
     #: The client does not know where to begin, and does not look it up again by itself.
-    is_startless: bool = False
+    lacks_start: bool = False
 
     @property
     def is_restarted(self) -> bool:
         """Whether the client looks up again where to begin."""
-        return self.is_startless and self.due == math.inf
+        return self.lacks_start and self.due == math.inf
 
 
 class ConsumerMachine:
@@ -207,7 +207,7 @@ class ConsumerMachine:
             if episode.due > now:
                 continue
             episode.due = math.inf
-            if episode.is_startless:
+            if episode.lacks_start:
                 startless.add(place)
                 commands += self._free(place, episode) if episode.is_held else []
             elif episode.is_probed:
@@ -231,7 +231,7 @@ class ConsumerMachine:
             )
         episode.refusal = refusal
         episode.error = error
-        episode.is_startless = False
+        episode.lacks_start = False
         episode.tries += 1
         return episode
 
@@ -253,7 +253,7 @@ class ConsumerMachine:
     def _wait(
         self, place: TopicPartition, episode: _Episode, now: float
     ) -> list[Command]:
-        """Hold a partition for the policy's wait, and report why."""
+        """Hold a partition for the policy's wait, and tell why."""
         ruling = self._ruling(episode.error)
         self._hold(episode, ruling, now)
         hold = Hold(place)
@@ -263,12 +263,12 @@ class ConsumerMachine:
                 return [hold]
             self._asked.add(place.topic)
             return [hold, AskFacts(place.topic)]
-        return [hold, *self._say(place, episode, ruling)]
+        return [hold, *self._tell_waits(place, episode, ruling)]
 
-    def _say(
+    def _tell_waits(
         self, place: TopicPartition, episode: _Episode, ruling: Ruling
     ) -> list[Command]:
-        """Report once that a partition waits; raise errors that do not pass."""
+        """Tell once that a partition waits; raise errors that do not pass."""
         error = episode.error
         if ruling.action not in RETRIABLE_ACTIONS or (
             error.code in _TRIED_A_FEW_TIMES
@@ -390,7 +390,7 @@ class ConsumerMachine:
 
     # --- committed offsets that cannot be looked up -----------------------------------
 
-    def startless(
+    def starts_unknown(
         self,
         readers: Mapping[TopicPartition, Reader],
         error: KafkaGuardError,
@@ -410,10 +410,10 @@ class ConsumerMachine:
                 continue
             episode = self._open(place, refusal, now)
             wait = wait or self._draw(episode, ruling)  # one look-up for all of them
-            episode.is_startless = True
+            episode.lacks_start = True
             episode.wait, episode.due = wait, now + wait
             if is_waited_for:
-                commands += self._say(place, episode, ruling)
+                commands += self._tell_waits(place, episode, ruling)
         self._plan()
         return commands
 
@@ -442,7 +442,7 @@ class ConsumerMachine:
             if place.topic == topic and episode.refusal.code in _DEPENDS_ON_FACTS:
                 episode.error = self._judge(place, episode.refusal)
                 ruling = self._ruling(episode.error)
-                commands += self._say(place, episode, ruling)
+                commands += self._tell_waits(place, episode, ruling)
         self._forget_facts(topic)
         return commands
 
@@ -507,7 +507,7 @@ class ConsumerMachine:
             return self._let_reset(place, episode, now)
         episode.error = error
         self._hold(episode, ruling, now)
-        return self._say(place, episode, ruling)
+        return self._tell_waits(place, episode, ruling)
 
     def _let_reset(
         self, place: TopicPartition, episode: _Episode, now: float
@@ -550,7 +550,7 @@ class ConsumerMachine:
 
     # --- readers that stand still -----------------------------------------------------
 
-    def stand(
+    def check_progress(
         self, readers: Mapping[TopicPartition, Reader], now: float
     ) -> list[Command]:
         """Record the positions of a client that hides the results of its reads.
@@ -581,7 +581,7 @@ class ConsumerMachine:
             # The client itself reports OFFSET_OUT_OF_RANGE, or resets the position.
             if refusal is None or refusal.code in (None, OUT_OF_RANGE) or not is_wanted:
                 return []
-        elif episode.is_startless and (refusal is None or not episode.is_restarted):
+        elif episode.lacks_start and (refusal is None or not episode.is_restarted):
             return []
         elif refusal is None:
             position = episode.refusal.position

@@ -210,9 +210,11 @@ def test_a_reader_that_stands_still_is_probed_and_held_until_a_probe_succeeds():
     """For a client that swallows answers; readers at the end are left alone."""
     one = machine(shows_answers=False)
     readers = {P[0]: Reader(3, 10), P[1]: Reader(10, 10), P[2]: Reader(None)}
-    assert one.stand(readers, 0.0) == []
-    assert [c.Probe(P[0], 3), c.Probe(P[2], None)] == one.stand(readers, PATIENCE_S)
-    assert one.stand(readers, PATIENCE_S + 0.1) == []  # one probe at a time
+    assert one.check_progress(readers, 0.0) == []
+    assert [c.Probe(P[0], 3), c.Probe(P[2], None)] == one.check_progress(
+        readers, PATIENCE_S
+    )
+    assert one.check_progress(readers, PATIENCE_S + 0.1) == []  # one probe at a time
     assert one.probed(P[2], None, 1.1) == []
     commands = one.probed(P[0], ReadRefusal(6, position=3), 1.1)
     assert c.Hold(P[0]) in commands
@@ -228,8 +230,8 @@ def test_a_reader_that_stands_still_is_probed_and_held_until_a_probe_succeeds():
 def test_what_a_probe_finds_denied_is_raised():
     """The client may have said so once, or may be waiting for its group."""
     one = machine(shows_answers=False)
-    one.stand({P[0]: Reader(None)}, 0.0)
-    (probe,) = one.stand({P[0]: Reader(None)}, PATIENCE_S)
+    one.check_progress({P[0]: Reader(None)}, 0.0)
+    (probe,) = one.check_progress({P[0]: Reader(None)}, PATIENCE_S)
     commands = one.probed(probe.place, ReadRefusal(29), 1.1)
     (error,) = raised(commands)
     assert (error.code, error.topic, error.partition) == (29, "t", 0)
@@ -240,8 +242,8 @@ def test_what_a_probe_finds_denied_is_raised():
 def test_an_answer_to_a_probe_that_comes_after_a_rebalance_counts_for_nothing():
     """The partition is another member's by then."""
     one = machine(shows_answers=False)
-    one.stand({P[0]: Reader(3, 10)}, 0.0)
-    assert [c.Probe(P[0], 3)] == one.stand({P[0]: Reader(3, 10)}, PATIENCE_S)
+    one.check_progress({P[0]: Reader(3, 10)}, 0.0)
+    assert [c.Probe(P[0], 3)] == one.check_progress({P[0]: Reader(3, 10)}, PATIENCE_S)
     one.assigned([P[1]])
     assert one.probed(P[0], ReadRefusal(6, position=3), 1.1) == []
     assert one.waiting() == {}
@@ -281,8 +283,8 @@ def test_a_position_that_the_user_sets_ends_what_was_wrong_with_the_old_one():
 def test_only_a_probe_ends_what_a_probe_began():
     """The client shows nothing, so that a read succeeded would be a guess."""
     one = machine()
-    one.stand({P[0]: Reader(3, 10)}, 0.0)
-    assert [c.Probe(P[0], 3)] == one.stand({P[0]: Reader(3, 10)}, PATIENCE_S)
+    one.check_progress({P[0]: Reader(3, 10)}, 0.0)
+    assert [c.Probe(P[0], 3)] == one.check_progress({P[0]: Reader(3, 10)}, PATIENCE_S)
     one.probed(P[0], ReadRefusal(6, position=3), 1.0)
     assert one.answered(P[0], 4, 1.1) == []
     assert one.is_waiting(P[0])
@@ -302,7 +304,7 @@ def test_probes_without_a_result_become_rare():
     one = machine()
     now, asked = 0.0, []
     while now < 200:
-        for _ in one.stand({P[0]: Reader(None)}, now):
+        for _ in one.check_progress({P[0]: Reader(None)}, now):
             asked.append(now)
             one.probed(P[0], None, now)
         now += 0.5
@@ -313,7 +315,7 @@ def test_probes_without_a_result_become_rare():
 def test_a_probe_that_does_not_reach_a_broker_holds_nothing():
     """Our own connection's trouble is not the client's."""
     one = machine()
-    one.stand({P[0]: Reader(1, 2)}, 0.0)
+    one.check_progress({P[0]: Reader(1, 2)}, 0.0)
     unreachable = ReadRefusal(None, error=errors.ClientConnectionError("away"))
     assert one.probed(P[0], unreachable, 1.0) == []
     assert one.waiting() == {}
@@ -403,7 +405,7 @@ class TestStartless:
         readers = {P[0]: NEEDS_COMMIT, P[1]: NEEDS_COMMIT, P[2]: Reader(4)}
         events = []
         for _ in range(4):
-            events += told(one.startless(readers, coordinator_error(), now))
+            events += told(one.starts_unknown(readers, coordinator_error(), now))
             assert one.tick(now) == []
             gaps.append(one.next_due - now)
             now = one.next_due
@@ -427,14 +429,14 @@ class TestStartless:
         drawn = iter([0.9, 0.1])
         policy = RetryPolicy(backoff={"base": 1})
         one = ConsumerMachine(policy, make, drawn.__next__, client="test")
-        one.startless(dict.fromkeys(P[:2], NEEDS_COMMIT), coordinator_error(), 0.0)
+        one.starts_unknown(dict.fromkeys(P[:2], NEEDS_COMMIT), coordinator_error(), 0.0)
         assert one.next_due == 0.9
         assert [c.Restart(frozenset(P[:2]))] == one.tick(0.9)
 
     def test_an_error_that_does_not_pass_is_raised_once_for_the_client(self):
         """It is looked up again nevertheless: a human may correct the cause."""
         one, error = machine(shows_answers=False), coordinator_error(30)
-        commands = one.startless(dict.fromkeys(P, NEEDS_COMMIT), error, 0.0)
+        commands = one.starts_unknown(dict.fromkeys(P, NEEDS_COMMIT), error, 0.0)
         assert [error] == raised(commands)
         assert [ev.ReadFailedEvent] == [type(each) for each in told(commands)]
         assert [c.Restart(frozenset(P))] == one.tick(one.next_due)
@@ -443,9 +445,9 @@ class TestStartless:
     def test_a_late_probe_does_not_end_the_wait(self):
         """The client would never look up where to begin."""
         one, readers = machine(shows_answers=False), {P[0]: NEEDS_COMMIT}
-        one.stand(readers, 0.0)
-        assert [c.Probe(P[0], None)] == one.stand(readers, PATIENCE_S)
-        one.startless(readers, coordinator_error(), PATIENCE_S)
+        one.check_progress(readers, 0.0)
+        assert [c.Probe(P[0], None)] == one.check_progress(readers, PATIENCE_S)
+        one.starts_unknown(readers, coordinator_error(), PATIENCE_S)
         assert one.probed(P[0], None, PATIENCE_S) == []
         assert one.probed(P[0], ReadRefusal(6), PATIENCE_S) == []
         assert [c.Restart(frozenset(P[:1]))] == one.tick(one.next_due)
@@ -454,10 +456,10 @@ class TestStartless:
     def test_after_a_restart_a_partition_without_progress_is_probed(self):
         """Its leader may be away as well; then it waits as any other partition."""
         one, readers = machine(shows_answers=False), {P[0]: NEEDS_COMMIT}
-        one.startless(readers, coordinator_error(), 0.0)
+        one.starts_unknown(readers, coordinator_error(), 0.0)
         one.tick(1.0)
-        one.stand(readers, 1.0)
-        assert [c.Probe(P[0], None)] == one.stand(readers, 1.0 + PATIENCE_S)
+        one.check_progress(readers, 1.0)
+        assert [c.Probe(P[0], None)] == one.check_progress(readers, 1.0 + PATIENCE_S)
         assert [c.Hold(P[0])] == one.probed(P[0], ReadRefusal(6), 3.0)
         assert one.begun(readers, 3.1) == []
         assert [c.Probe(P[0], None)] == one.tick(one.next_due)
@@ -466,7 +468,7 @@ class TestStartless:
         """While it is paused, nothing would show that it has begun."""
         one, readers = machine(shows_answers=False), {P[0]: NEEDS_COMMIT}
         one.refused(P[0], ReadRefusal(6), 0.0)
-        one.startless(readers, coordinator_error(), 0.1)
+        one.starts_unknown(readers, coordinator_error(), 0.1)
         due = one.tick(one.next_due)
         assert [c.Free(P[0]), c.Restart(frozenset(P[:1]))] == due
 
@@ -655,7 +657,7 @@ class SilentWorld(World):
             return
         self.startless |= places
         error = make(16, api="OffsetFetch")
-        self.carry_out(self.machine.startless(self.readers(), error, self.now))
+        self.carry_out(self.machine.starts_unknown(self.readers(), error, self.now))
 
     def readers(self):
         """Say where each partition is read."""
@@ -698,7 +700,7 @@ class SilentWorld(World):
                 refusal = ReadRefusal(1, position=self.position[place])
                 self.carry_out(self.machine.refused(place, refusal, self.now))
         self.carry_out(self.machine.begun(self.readers(), self.now))
-        self.carry_out(self.machine.stand(self.readers(), self.now))
+        self.carry_out(self.machine.check_progress(self.readers(), self.now))
 
     def teardown(self):
         """The coordinator is found as well."""

@@ -276,8 +276,8 @@ class TestLateAnswers:
     def test_a_probe_that_finds_a_position_out_of_range_asks_for_the_log(self):
         """Of a wait that goes on; where nothing waits the client says so itself."""
         one = machine(shows_answers=False)
-        one.stand({HERE: Reader(3, 10)}, 0.0)
-        one.stand({HERE: Reader(3, 10)}, 1.0)
+        one.check_progress({HERE: Reader(3, 10)}, 0.0)
+        one.check_progress({HERE: Reader(3, 10)}, 1.0)
         assert one.probed(HERE, ReadRefusal(1, position=3), 1.1) == []
         assert one.waiting() == {}
         one.refused(HERE, ReadRefusal(6, position=3), 2.0)
@@ -309,8 +309,8 @@ class TestLateAnswers:
         one.refused(HERE, ReadRefusal(6), 0.0)
         one.user_pauses([THERE])
         readers = dict.fromkeys((HERE, THERE, ELSEWHERE), Reader(3, 10))
-        one.stand(readers, 0.0)
-        assert [c.Probe(ELSEWHERE, 3)] == one.stand(readers, 1.0)
+        one.check_progress(readers, 0.0)
+        assert [c.Probe(ELSEWHERE, 3)] == one.check_progress(readers, 1.0)
 
     def test_a_rebalance_forgets_the_users_pauses_of_what_is_gone(self):
         """The client forgets them too; the others stay."""

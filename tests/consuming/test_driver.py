@@ -256,9 +256,9 @@ def test_outage_raises_nothing(monkeypatch):
 def test_a_client_without_a_start_looks_it_up_again(cluster):
     """Also where the cluster cannot be asked, because no settings are known."""
     world = World()
-    world.driver.blind()
+    world.driver.stop_probing()
     world.shell.at = {A: Reader(None, needs_commit=True), B: Reader(4)}
-    world.driver.startless(make(16, api="OffsetFetch"))
+    world.driver.starts_unknown(make(16, api="OffsetFetch"))
     assert list(world.view.read_errors) == [A]
     world.later(0.0)
     assert set() == world.shell.restarted

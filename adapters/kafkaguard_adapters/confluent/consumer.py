@@ -152,7 +152,7 @@ class GuardedConsumer(BlockingConsumer):
         self._checked_at = 0.0
         self._is_reassigned = False
         if config is None:
-            self._driver.blind()
+            self._driver.stop_probing()
             _log.warning(
                 "guard(): without config={...} the guard cannot detect a partition "
                 "that cannot be read, because a consumer of confluent-kafka does not "
@@ -308,7 +308,7 @@ class GuardedConsumer(BlockingConsumer):
             return
         topic, partition = message.topic(), message.partition()
         if topic is None and error.str().startswith(_GAVE_UP):
-            self._driver.startless(errors.translate(error, api=OFFSET_FETCH))
+            self._driver.starts_unknown(errors.translate(error, api=OFFSET_FETCH))
             self._driver.tell()
             return
         place, where = None, {}

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from confluent_kafka import OFFSET_BEGINNING, OFFSET_STORED, KafkaException
-from confluent_kafka import TopicPartition as Place
+from confluent_kafka import TopicPartition as ClientPartition
 
 from kafkaguard._cluster.reports import TopicPartition, as_partition
 from kafkaguard._consuming.standing import Reader
@@ -56,7 +56,7 @@ class ConfluentConsumerShell:
     def hold(self, place: TopicPartition) -> None:
         """Pause a partition; records fetched but not polled are fetched again later."""
         with suppress(KafkaException):  # not assigned any more
-            self._consumer.pause([Place(*place)])
+            self._consumer.pause([ClientPartition(*place)])
 
     def free(self, place: TopicPartition) -> None:
         """Resume a partition, at the position before a reset if there was one."""
@@ -64,15 +64,15 @@ class ConfluentConsumerShell:
         with suppress(KafkaException):  # not assigned any more
             if before is not None:
                 position = self._position(place)
-                self._consumer.seek(Place(*place, position))
-            self._consumer.resume([Place(*place)])
+                self._consumer.seek(ClientPartition(*place, position))
+            self._consumer.resume([ClientPartition(*place)])
 
     def _position(self, place: TopicPartition) -> int | None:
         """Return the offset after the last record that the user has received.
 
         librdkafka's fetch position is ahead of it; a pause drops the records between.
         """
-        (found,) = self._consumer.position([Place(*place)])
+        (found,) = self._consumer.position([ClientPartition(*place)])
         return self._starts.get(place) if found.offset < 0 else found.offset
 
     def _start(self, place: TopicPartition, asked: int) -> int | None:
@@ -82,7 +82,9 @@ class ConfluentConsumerShell:
             None: at the end of the log, wherever that was at the time.
         """
         try:
-            (found,) = self._consumer.committed([Place(*place)], timeout=_COMMITTED_S)
+            (found,) = self._consumer.committed(
+                [ClientPartition(*place)], timeout=_COMMITTED_S
+            )
         except KafkaException:
             return asked if self._is_earliest else None
         if found.offset >= 0:
@@ -115,9 +117,9 @@ class ConfluentConsumerShell:
         Otherwise the reset might happen after the user has set a position.
         """
         with suppress(KafkaException):  # not assigned any more
-            self._consumer.seek(Place(*place, self._reset[place]))
+            self._consumer.seek(ClientPartition(*place, self._reset[place]))
 
-    def begins(self, places: Iterable[Place]) -> None:
+    def begins(self, places: Iterable[ClientPartition]) -> None:
         """Record where reading of partitions begins: librdkafka has no position yet.
 
         A negative offset means that librdkafka does not know it yet.
@@ -152,7 +154,7 @@ class ConfluentConsumerShell:
             found[place] = Reader(position, end, needs_commit=needs_commit)
         return found
 
-    def _next(self, assigned: Place, at: Place) -> int:
+    def _next(self, assigned: ClientPartition, at: ClientPartition) -> int:
         """Return the offset at which an assigned partition is read on."""
         if at.offset >= 0:
             return int(at.offset)

@@ -93,7 +93,7 @@ class Driver:
         self._events: deque[Event] = deque()
         self._assigned: frozenset[TopicPartition] = frozenset()
         self._running: set[Running] = set()
-        self._is_blind = self._is_explaining = self._was_answered = False
+        self._probes_stopped = self._is_explaining = self._was_answered = False
 
     # --- facts from the shell ---------------------------------------------------------
 
@@ -111,17 +111,17 @@ class Driver:
         """Report that the client returned an error instead of a record."""
         self._do(self.machine.error_returned(place, error))
 
-    def startless(self, error: KafkaGuardError) -> None:
+    def starts_unknown(self, error: KafkaGuardError) -> None:
         """Report that the client could not look up committed offsets, and gave up."""
         readers = self._shell.readers()
-        self._do(self.machine.startless(readers, error, self._clock()))
+        self._do(self.machine.starts_unknown(readers, error, self._clock()))
 
     def unconnected(self) -> None:
         """Report that the client reaches no broker; a wrong setting becomes an error.
 
         Only as long as no broker has answered: later the settings were right once.
         """
-        if self._is_blind or self._was_answered or self._is_explaining:
+        if self._probes_stopped or self._was_answered or self._is_explaining:
             return
         self._is_explaining = True
         self._begin(self._view.wrong_setting(), self._wrong_setting_turn)
@@ -146,9 +146,9 @@ class Driver:
         if self._events:
             self.tell()
 
-    def blind(self) -> None:
+    def stop_probing(self) -> None:
         """Stop making probes, because the cluster cannot be reached."""
-        self._is_blind = True
+        self._probes_stopped = True
 
     def check_positions(self) -> None:
         """Read the positions, for a client that does not show its answers."""
@@ -156,8 +156,8 @@ class Driver:
         ends = (each.end for each in readers.values())
         self._was_answered = self._was_answered or any(end is not None for end in ends)
         self._do(self.machine.begun(readers, now))
-        if not self._is_blind:
-            self._do(self.machine.stand(readers, now))
+        if not self._probes_stopped:
+            self._do(self.machine.check_progress(readers, now))
 
     def reassigned(self) -> None:
         """Report the assignment, after it may have changed; holds may end."""
@@ -241,7 +241,7 @@ class Driver:
         if not isinstance(answer, BaseException):
             return self.machine.probed(place, answer, now)
         if not isinstance(answer, KafkaGuardError) or not answer.verdict.retriable:
-            self.blind()
+            self.stop_probing()
             _log.warning(
                 "the guard cannot check partitions without progress, so it does not "
                 "detect those that cannot be read: %s",

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from aiokafka.errors import KafkaError
 from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.protocol.offset import OffsetRequest
-from aiokafka.structs import TopicPartition as Place
+from aiokafka.structs import TopicPartition as ClientPartition
 
 from kafkaguard._cluster.reports import TopicPartition
 from kafkaguard._consuming.machine import (
@@ -91,7 +91,7 @@ class AIOKafkaConsumerShell(AnswersShell):
     def fail(self, place: TopicPartition, error: KafkaGuardError) -> None:
         """Let the next read of a partition raise an error."""
         fetcher = self._fetcher
-        own = Place(*place)
+        own = ClientPartition(*place)
         if own in fetcher._records:
             return
         fetcher._set_error(own, error)
