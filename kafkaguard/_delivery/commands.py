@@ -2,7 +2,7 @@
 
 ``Settle``, ``ForgetFacts``, ``Tell`` and ``Warn`` take effect at once, under the lock
 of the driver. It executes the others without its lock, in order for each topic and for
-the client; ``SendNow`` and ``GiveUp`` wait for no other command. A command marked
+the client; ``SendNow`` and ``FailBatches`` wait for no other command. A command marked
 *reply* may take long; the driver reports its result by calling the named method. At any
 time at most one such command is running for each topic, and one for the client.
 """
@@ -66,7 +66,7 @@ class TakeBack:
 
 
 @dataclass(frozen=True, slots=True)
-class GiveUp:
+class FailBatches:
     """Let the client fail batches whose time is over; it reports them as ``failed``."""
 
     batches: tuple[Batch, ...]
@@ -158,7 +158,7 @@ Command: TypeAlias = (
     | SendNow
     | Send
     | TakeBack
-    | GiveUp
+    | FailBatches
     | HearOut
     | Stop
     | AskAnswers

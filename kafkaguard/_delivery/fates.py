@@ -426,7 +426,7 @@ class Fates:
 
     # --- the end ----------------------------------------------------------------------
 
-    def give_up(self, why: str, now: float) -> None:
+    def settle_all(self, why: str, now: float) -> None:
         """Settle all open records because the producer ends."""
         self._is_closed = True
         for record in sorted(self.open, key=lambda each: not each.is_letter):

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.facts import Batch, Place, Rank
     from kafkaguard._delivery.records import Record
 
-#: Seconds until a batch that was given up is checked again.
+#: Seconds until a batch that `FailBatches` named is checked again.
 CHECK_AGAIN_S = 1.0
 _PAST_ALL = 1 << 62
 

@@ -131,7 +131,7 @@ class DeliveryMachine:
         self.holds = self._rounds.holds
         #: Records in flight whose dying client gave them up, by their batch.
         self._unanswered: dict[Batch, list[Record]] = {}
-        self._is_closing = self._has_given_up = False
+        self._is_closing = self._has_settled_all = False
         #: How many transactions have ended: the number of the one that is open.
         self.transactions_ended = 0
 
@@ -246,7 +246,7 @@ class DeliveryMachine:
                 accepted -= 1
                 self._came_back(record)
                 if record.state is RecordState.SETTLED:
-                    continue  # settled before, when it was given up
+                    continue  # settled before, by settle_all
                 if record.is_letter:
                     self._fates.letter_delivered(record, batch, index)
                 else:
@@ -293,7 +293,7 @@ class DeliveryMachine:
     ) -> None:
         """Judge a failed record, and decide what happens to it."""
         if record.state is RecordState.SETTLED:
-            return  # settled before, when it was given up
+            return  # settled before, by settle_all
         judgement = self._judge.judge(refusal, self._known(record, batch, refusal))
         error = record.error = judgement.error
         if error.verdict.written == "no":
@@ -542,7 +542,7 @@ class DeliveryMachine:
         refusals = {} if answer is None else {r.token: r for r in answer.refusals}
         for record in records:
             if record.state is not RecordState.UNANSWERED:
-                continue  # settled before, when it was given up
+                continue  # settled before, by settle_all
             self._fates.happens(record, RecordEvent.FAILED)
             if answer is not None and answer.base_offset is not None:
                 self._was_written(record, batch, answer.base_offset)
@@ -661,7 +661,7 @@ class DeliveryMachine:
         for batch, refusals in deferred:
             if batch.ended is None:
                 self._end_batch(batch, refusals, now)
-        if self._has_given_up:
+        if self._has_settled_all:
             self._rounds.abandon()
         elif not self._client.is_alive:
             self._rounds.stall(waiting)
@@ -688,7 +688,7 @@ class DeliveryMachine:
         self, record: Record, why: BaseException, now: float, was_interrupted: bool
     ) -> None:
         if record.state is not RecordState.SENDING:
-            return  # settled before, when it was given up
+            return  # settled before, by settle_all
         self._fates.happens(record, RecordEvent.NOT_HANDED_OVER)
         if record.due <= now:
             self._rounds.expire(record, now)
@@ -756,7 +756,7 @@ class DeliveryMachine:
             cause = ClientTimeoutError("it is stuck")
             if stuck and self._client.is_alive and self._is_worth_replacing(cause):
                 self._die(cause, stuck[0].place, now)
-            self._emit(commands.GiveUp(tuple(overdue)))
+            self._emit(commands.FailBatches(tuple(overdue)))
         self._rounds.expire_all(now)
         self._try_again(now)
         return self._go_on(now)
@@ -766,13 +766,13 @@ class DeliveryMachine:
         self._is_closing = True
         return self._go_on(now)
 
-    def give_up(self, why: str, now: float) -> Sequence[Command]:
+    def settle_all(self, why: str, now: float) -> Sequence[Command]:
         """Settle all open records, because the driver stops waiting for them."""
         self._is_closing = True
-        self._fates.give_up(why, now)
+        self._fates.settle_all(why, now)
         if self._client.state is ClientState.PAUSED:
             self._client.happens(ClientEvent.NEVER)
-        self._has_given_up = True
+        self._has_settled_all = True
         self._rounds.abandon()
         self._emit(commands.FreeSends(None))
         return self._go_on(now)

@@ -147,7 +147,7 @@ class Shell(Protocol):
         Called only if ``traits.takes_back`` is set.
         """
 
-    def give_up(self, batch: Batch) -> None:
+    def fail_batch(self, batch: Batch) -> None:
         """Fail a batch; if it was not sent yet, it is never sent."""
 
     def shut(self) -> None:

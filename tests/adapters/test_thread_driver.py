@@ -195,9 +195,9 @@ class Client:
         self._do("ask_size_limit")
         return 10_000
 
-    def give_up(self, batch):
+    def fail_batch(self, batch):
         """Fail a batch."""
-        self._do("give_up")
+        self._do("fail_batch")
         self.refuse(batch, *[UnknownError()] * batch.count, blame="client")
 
     def shut(self):
@@ -245,7 +245,7 @@ def build():
 
     yield build
     for driver in made:
-        driver.give_up(time.monotonic() + LONG_S)
+        driver.settle_all(time.monotonic() + LONG_S)
 
 
 def outcomes(client, driver, batch):
@@ -642,7 +642,7 @@ class TestFaultsOfOurs:
         assert outcomes(client, driver, batch) == ["in_doubt"]
         driver.outside.wait(time.monotonic() + LONG_S)
         assert "a scheduled step of the delivery machine failed" in caplog.text
-        assert "give_up" in client.calls
+        assert "fail_batch" in client.calls
 
     def test_a_batch_that_cannot_be_followed_fails_no_send(self, build, caplog):
         """The client waits for our word, and hears no error of ours."""
@@ -778,7 +778,7 @@ class TestOutcomes:
         called = []
         record = client.records[batch.items[0][0]]
         driver.when_settled(record, lambda: called.append(1))
-        driver.give_up(time.monotonic() + LONG_S)
+        driver.settle_all(time.monotonic() + LONG_S)
         assert (record.outcome.ending, called) == (FAILED, [1])
         wait.set()
 

@@ -170,7 +170,7 @@ class TestAsked:
         assert (machine.left(work), machine.pending()) == (5, 6)
         machine.accepted(second, 0.0)
         assert (machine.left(work), machine.pending()) == (3, 4)
-        machine.give_up("closed", 0.0)
+        machine.settle_all("closed", 0.0)
         assert (machine.left(work), machine.failed_and_open()) == (0, 0)
 
     def test_the_longest_time_is_that_of_the_client_and_of_the_policy(self):
@@ -187,13 +187,13 @@ class TestAsked:
         assert machine.next_due() == 31.0
         assert not machine.tick(30.9)
         told = machine.tick(31.0)
-        assert c.GiveUp((batch,)) in told
+        assert c.FailBatches((batch,)) in told
         assert c.HoldSends(None) in told
         machine = machine_of()
         waiting = Waiting(HERE, (0, 0), 31.0)
         waiting.items = [Item(Raw(b"k", b"0:good"), is_new=True)]
         machine.began(waiting)
-        assert machine.tick(31.0) == [c.GiveUp((waiting,))]
+        assert machine.tick(31.0) == [c.FailBatches((waiting,))]
 
     def test_a_reply_about_a_topic_that_waits_no_more_changes_nothing(self):
         """Its records may have ended before the sends were held."""

@@ -226,11 +226,11 @@ class TestNoLetter:
         error = outcome(refuse(machine)).error
         assert "no dead letter was sent: 1 records in a row" in str(error)
 
-    def test_a_machine_that_gave_up_sends_none(self):
+    def test_a_machine_that_has_settled_all_sends_none(self):
         """Nobody would wait for it."""
         machine = machine_of(LETTERS)
         batch = begun(machine)
-        machine.give_up("closed", 0.0)
+        machine.settle_all("closed", 0.0)
         told = machine.failed(batch, refusals(batch, 87, "record"), 0.0)
         said = "the producer was closed before it was confirmed"
         assert said in str(outcome(told).error)

@@ -106,7 +106,7 @@ class AnyOrder(RuleBasedStateMachine):
         for command in commands:
             if isinstance(command, c.Settle):
                 self.settled(command.record.first_token, command.record.outcome.ending)
-            elif isinstance(command, c.GiveUp):
+            elif isinstance(command, c.FailBatches):
                 for batch in command.batches:
                     self.fail(batch, KafkaTimeoutError(), "client", "maybe", late=True)
             elif isinstance(command, c.TakeBack):
@@ -274,7 +274,7 @@ class AnyOrder(RuleBasedStateMachine):
         self.tell(self.machine.closing(self.now))
         for batch in list(self.open):
             self.fail(batch, IllegalStateError(), "client", "maybe")
-        self.tell(self.machine.give_up("closed", self.now))
+        self.tell(self.machine.settle_all("closed", self.now))
         sending = [r for r in self.replies if isinstance(r, c.Send)]
         for command in sending:
             errors = [OSError("x")] * len(command.records)

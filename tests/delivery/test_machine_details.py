@@ -140,11 +140,11 @@ class TestSentAgain:
         assert (c.SendNow() in told) is not is_quiet
         assert any(isinstance(each, c.Send) for each in told) is is_quiet
 
-    def test_a_hand_over_that_ends_after_the_machine_gave_up_leaves_nothing(self):
+    def test_a_hand_over_that_ends_after_all_was_settled_leaves_nothing(self):
         """No topic waits for anything any more."""
         machine = machine_of()
         _, again = resent(machine, begun(machine))
-        machine.give_up("closed", 0.0)
+        machine.settle_all("closed", 0.0)
         assert machine.is_troubled
         machine.sent("t", again.items, 0.0)
         assert not machine.is_troubled
@@ -164,7 +164,7 @@ class TestSentAgain:
         machine = machine_of()
         _, again = resent(machine, begun(machine))
         machine.sent("t", again.items, 0.0)
-        outcome = only(c.Settle, machine.give_up("closed", 1.0)).record.outcome
+        outcome = only(c.Settle, machine.settle_all("closed", 1.0)).record.outcome
         error = outcome.error
         assert outcome.ending == "in_doubt"
         assert (error.api, error.topic, error.partition) == ("Produce", "t", 0)
@@ -201,7 +201,7 @@ class TestLetters:
         """A record whose dead letter is away, and those that wait behind it."""
         machine = machine_of(PlainPolicy(on_reject="dead_letter"))
         self.letter(machine, begun(machine, 3))
-        told = machine.give_up("closed", 1.0)
+        told = machine.settle_all("closed", 1.0)
         settled = [each for each in told if isinstance(each, c.Settle)]
         assert (len(settled), machine.pending()) == (3, 0)
 
@@ -224,13 +224,13 @@ class TestRejects:
         assert (context.api, context.topic, context.client) == ("Produce", "t", "model")
 
 
-def test_a_machine_that_gave_up_holds_no_send_and_builds_no_client():
+def test_a_machine_that_has_settled_all_holds_no_send_and_builds_no_client():
     """Whoever waits is woken, and a death is not answered any more."""
     machine = machine_of()
     batch = begun(machine)
     machine.failed(batch, refusals(batch, 19), 0.0)
     assert machine.holds == {"t"}
-    assert c.FreeSends(None) in machine.give_up("closed", 1.0)
+    assert c.FreeSends(None) in machine.settle_all("closed", 1.0)
     assert not machine.holds
     assert not machine.died(IllegalStateError(), None, 2.0)
 

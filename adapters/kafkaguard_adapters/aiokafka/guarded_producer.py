@@ -410,18 +410,18 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
             self._is_stopped = True
             self._look_whether_usable()
             self._shell.stop_replacing()
-            given_up = await self._transactions.give_up(_left(deadline))
+            left_open = await self._transactions.end_open_transaction(_left(deadline))
         except asyncio.CancelledError:
             deadline = min(deadline, time.monotonic() + _CANCELLED_S)
             raise
         finally:
             await self._driver.stop()
-            await self._driver.give_up()
+            await self._driver.settle_all()
             late = await self._close(_left(deadline))
         await self._driver.let_readers_run()
-        if given_up is not None:
+        if left_open is not None:
             report = self._driver.report(self._driver.pending())
-            error = send_errors.transaction_given_up(errors, report, given_up.why)
+            error = send_errors.transaction_left_open(errors, report, left_open.why)
             if late is not None:
                 error.add_note(f"besides, on closing: {late}")
             raise error

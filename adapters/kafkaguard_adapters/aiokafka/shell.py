@@ -280,7 +280,7 @@ class AIOKafkaShell(ReportingShell):
         await moving.end(producer, self._hooks[producer].requests, STOP_S)
         error = ProducerClosed("the producer was ended")
         for batch in self._open_of(producer):
-            moving.give_up(producer, batch.source, error)
+            moving.fail_batch(producer, batch.source, error)
 
     def answers(self, batches: Sequence[Batch]) -> Mapping[Batch, Answer]:
         """Return the answers that came after batches were given up."""
@@ -431,13 +431,13 @@ class AIOKafkaShell(ReportingShell):
         for batch in list(self._open):
             if batch.place == behind.place and not reading.is_numbered(batch.source):
                 error = TakenBackError("it waited behind a batch that has failed")
-                moving.give_up(batch.producer, batch.source, error)
+                moving.fail_batch(batch.producer, batch.source, error)
 
-    def give_up(self, batch: Batch) -> None:
+    def fail_batch(self, batch: Batch) -> None:
         """Fail a batch; if it was not sent yet, it will never be sent."""
         if isinstance(batch, SourceBatch):
             error = KafkaTimeoutError("request_timeout_ms is over")
-            moving.give_up(batch.producer, batch.source, error)
+            moving.fail_batch(batch.producer, batch.source, error)
 
     # --- the application's futures ----------------------------------------------------
 

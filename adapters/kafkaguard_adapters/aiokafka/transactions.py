@@ -25,7 +25,7 @@ from kafkaguard_adapters.aiokafka._private.producing import transactions as insi
 from kafkaguard_adapters.aiokafka.errors import errors
 from kafkaguard_adapters.producing import transaction_words as words
 from kafkaguard_adapters.producing.time_limit import TimeLimit
-from kafkaguard_adapters.producing.transaction_block import GivenUp
+from kafkaguard_adapters.producing.transaction_block import LeftOpen
 from kafkaguard_adapters.producing.transaction_words import (
     ABORT,
     BEGIN,
@@ -238,7 +238,7 @@ class Transactions:
         """Return whether the call that has just failed can be made again."""
         return self._lost_commit is None and self._cause() is None
 
-    async def give_up(self, seconds: float) -> GivenUp | None:
+    async def end_open_transaction(self, seconds: float) -> LeftOpen | None:
         """End an open transaction when the producer is stopped, as in Java.
 
         Until then, a ``read_committed`` consumer gets no later record of the partition.
@@ -265,13 +265,13 @@ class Transactions:
                 await self._abort()
         except TimeoutError:
             happened = f"no answer within the {seconds:.1f} s that stop() had left"
-            return GivenUp(_words.not_in_time(call, happened))
+            return LeftOpen(_words.not_in_time(call, happened))
         except KafkaGuardError as error:
-            return GivenUp(error)
+            return LeftOpen(error)
         finally:
             if self._offsets is not None:
                 self._offsets[2].cancel()
-        return GivenUp() if was_sound else None
+        return LeftOpen() if was_sound else None
 
     @asynccontextmanager
     async def block(self, producer: Any) -> AsyncIterator[Any]:

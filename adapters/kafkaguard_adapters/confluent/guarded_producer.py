@@ -462,14 +462,16 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         if not self._is_client_closed():
             self._flush(max(0.0, deadline - time.monotonic()))
         left = max(LEAST_S, deadline - time.monotonic())
-        given_up = self._transactions.give_up(left)
+        left_open = self._transactions.end_open_transaction(left)
         self._driver.stop()
-        self._driver.give_up(max(deadline, time.monotonic() + LEAST_S))
+        self._driver.settle_all(max(deadline, time.monotonic() + LEAST_S))
         self._shell.close(max(LEAST_S, deadline - time.monotonic()))
         self.close_view()
         self._callbacks.serve()
-        if given_up is not None:
-            raise send_errors.transaction_given_up(errors, self.report(), given_up.why)
+        if left_open is not None:
+            raise send_errors.transaction_left_open(
+                errors, self.report(), left_open.why
+            )
         self._raise()
         return True
 

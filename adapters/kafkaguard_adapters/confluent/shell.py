@@ -694,7 +694,7 @@ class ConfluentShell(ReportingShell):
         """Look up ``max.message.bytes``; None if it is unknown after a few seconds."""
         return run(self._view.size_limit(topic))
 
-    def give_up(self, batch: Batch) -> None:
+    def fail_batch(self, batch: Batch) -> None:
         """Do nothing: a record cannot be taken back; the client lets it expire."""
 
     # --- the end ----------------------------------------------------------------------

@@ -20,7 +20,7 @@ from kafkaguard.errors import ClientClosedError, KafkaGuardError
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.producing import transaction_words as words
 from kafkaguard_adapters.producing.time_limit import TimeLimit
-from kafkaguard_adapters.producing.transaction_block import GivenUp
+from kafkaguard_adapters.producing.transaction_block import LeftOpen
 from kafkaguard_adapters.producing.transaction_words import (
     ABORT,
     COMMIT,
@@ -225,7 +225,7 @@ class Transactions:
         """Return whether the call that has just failed can be made again."""
         return self._can_ask_again
 
-    def give_up(self, seconds: float) -> GivenUp | None:
+    def end_open_transaction(self, seconds: float) -> LeftOpen | None:
         """End an open transaction when the producer is closed.
 
         A commit whose answer was lost is repeated; others are aborted.
@@ -247,8 +247,8 @@ class Transactions:
             self.raise_fenced(ABORT)
             self._abort(TimeLimit(round(seconds, 1), "what close() had left"))
         except KafkaGuardError as error:
-            return GivenUp(error)
-        return GivenUp() if was_sound else None
+            return LeftOpen(error)
+        return LeftOpen() if was_sound else None
 
     def _await_records(self, end: float, limit: TimeLimit) -> None:
         """Serve reports until each record has its outcome.

@@ -189,12 +189,14 @@ class GuardedProducer(ClusterCalls, GuardedClient):
         self._shell.stop_replacing()
         self._driver.stop()
         left = max(STOP_S, deadline - time.monotonic())
-        given_up = self._transactions.give_up(left)
-        self._driver.give_up(max(deadline, time.monotonic() + STOP_S))
+        left_open = self._transactions.end_open_transaction(left)
+        self._driver.settle_all(max(deadline, time.monotonic() + STOP_S))
         left = max(STOP_S, deadline - time.monotonic())
         self._close_client(left, null_logger)
-        if given_up is not None:
-            raise send_errors.transaction_given_up(errors, self.report(), given_up.why)
+        if left_open is not None:
+            raise send_errors.transaction_left_open(
+                errors, self.report(), left_open.why
+            )
         return self._report(self._driver.pending())
 
     def report(self) -> DeliveryReport:

@@ -306,13 +306,13 @@ class KafkaPythonShell(ReportingShell):
             for batch in self._open_of(dead):
                 if not reading.was_sent(batch.source):
                     # A batch that cannot be encoded would end the client's thread.
-                    moving.give_up(dead, batch.source, error)
+                    moving.fail_batch(dead, batch.source, error)
             moving.stop(dead, STOP_S)
             moving.let_go(dead)
         for batch in self._open_of(dead):
             if not batch.result.is_done:
                 with self._giving_up:
-                    moving.give_up(dead, batch.source, error)
+                    moving.fail_batch(dead, batch.source, error)
             self._done(batch)
 
     def answers(self, batches: Sequence[Batch]) -> Mapping[Batch, Answer]:
@@ -481,12 +481,12 @@ class KafkaPythonShell(ReportingShell):
                 with self._giving_up:
                     moving.take_back(batch.producer, batch.source, error)
 
-    def give_up(self, batch: Batch) -> None:
+    def fail_batch(self, batch: Batch) -> None:
         """Fail a batch. If it was not sent yet, it is never sent."""
         if isinstance(batch, SourceBatch) and not batch.result.is_done:
             error = KafkaTimeoutError("delivery_timeout_ms is over")
             with self._giving_up:
-                moving.give_up(batch.producer, batch.source, error)
+                moving.fail_batch(batch.producer, batch.source, error)
 
     def attach(self, token: Any, record: Record) -> None:
         """Let the guarded future read the outcome from the guard's record."""

@@ -32,7 +32,7 @@ from kafkaguard_adapters.kafka_python.errors import errors
 from kafkaguard_adapters.kafka_python.transaction_errors import BEGIN, INIT, words
 from kafkaguard_adapters.producing import send_errors
 from kafkaguard_adapters.producing.time_limit import TimeLimit
-from kafkaguard_adapters.producing.transaction_block import GivenUp
+from kafkaguard_adapters.producing.transaction_block import LeftOpen
 from kafkaguard_adapters.producing.transaction_words import (
     ABORT,
     COMMIT,
@@ -175,7 +175,7 @@ class Transactions:
         """Return whether the call that has just failed can be made again."""
         return self._lost_commit is None
 
-    def give_up(self, seconds: float) -> GivenUp | None:
+    def end_open_transaction(self, seconds: float) -> LeftOpen | None:
         """End an open transaction when the producer is closed, as Java's client does.
 
         While a transaction is open, consumers with ``read_committed`` get no later
@@ -191,7 +191,7 @@ class Transactions:
         if self._fenced is not None:
             return None
         if self._stuck is not None and self._stuck.verdict is NOT_ABORTED:
-            return GivenUp(self._stuck)
+            return LeftOpen(self._stuck)
         try:
             self._raise_doubt()
             if self._open_end is not None and self._open_end[0]:
@@ -200,9 +200,9 @@ class Transactions:
                 return None
             return self._abort_at_close(seconds)
         except KafkaGuardError as error:
-            return GivenUp(error)
+            return LeftOpen(error)
 
-    def _abort_at_close(self, seconds: float) -> GivenUp | None:
+    def _abort_at_close(self, seconds: float) -> LeftOpen | None:
         cause = self._cause() if self._is_open() else None
         if cause is not None and ends_all(cause):
             raise self.judged(IllegalStateError("the producer is fenced"), ABORT)
@@ -210,7 +210,7 @@ class Transactions:
             return None
         was_sound = not self.has_failed()
         self._abort_within(seconds)
-        return GivenUp() if was_sound else None
+        return LeftOpen() if was_sound else None
 
     def _abort_within(self, seconds: float | None) -> None:
         producer = self._shell.producer

@@ -191,7 +191,7 @@ class ThreadDriver(DriverBase):
     def _lane_of(self, command: c.Command) -> Lane:
         """Return the thread for a command; quick commands wait for no long ones."""
         match command:
-            case c.SendNow() | c.GiveUp():
+            case c.SendNow() | c.FailBatches():
                 return self._quick
             case c.TakeBack(behind):  # before the next Send, or it takes that back
                 return self._lane(behind.place.topic)
@@ -220,9 +220,9 @@ class ThreadDriver(DriverBase):
                 shell.send_now()
             case c.TakeBack(behind):
                 shell.take_back(behind)
-            case c.GiveUp(batches):
+            case c.FailBatches(batches):
                 for batch in batches:
-                    shell.give_up(batch)
+                    shell.fail_batch(batch)
             case _:
                 self._run(execution_of(command, shell, self.machine, self))
 
@@ -400,14 +400,14 @@ class ThreadDriver(DriverBase):
         if self.pending():
             self._shell.stop()
 
-    def give_up(self, deadline: float) -> None:
+    def settle_all(self, deadline: float) -> None:
         """Settle all records without an outcome, and run their callbacks.
 
         Args:
             deadline: How long to wait for callbacks, in monotonic seconds.
         """
         why = "the producer was closed before it was confirmed"
-        self._report_fact(self.machine.give_up, why, _now())
+        self._report_fact(self.machine.settle_all, why, _now())
         self.watch.stop()
         self.outside.wait(deadline)
         self._retiring.wait(deadline)

@@ -231,7 +231,7 @@ def without_successor(errors: ClientErrors, why: BaseException) -> KafkaGuardErr
     )
 
 
-def transaction_given_up(
+def transaction_left_open(
     errors: ClientErrors, report: DeliveryReport, why: KafkaGuardError | None
 ) -> KafkaGuardError:
     """Make the error for a transaction that was open when its producer was closed.

@@ -99,7 +99,7 @@ class TaskDriver(DriverBase):
     def _died(self, cause: BaseException, place: Place | None) -> None:
         if self._is_ending():
             why = "the event loop ended before stop() was called"
-            self._execute_all(self.machine.give_up(why, _now()))
+            self._execute_all(self.machine.settle_all(why, _now()))
         else:
             self._execute_all(self.machine.died(cause, place, _now()))
 
@@ -172,9 +172,9 @@ class TaskDriver(DriverBase):
             case c.TakeBack(behind):
                 # At once, before the client sends these batches.
                 self._shell.take_back(behind)
-            case c.GiveUp(batches):
+            case c.FailBatches(batches):
                 for batch in batches:
-                    self._shell.give_up(batch)
+                    self._shell.fail_batch(batch)
             case _:
                 self._start(self._run(command))
 
@@ -329,10 +329,10 @@ class TaskDriver(DriverBase):
         if self.pending():
             await self._shell.stop()
 
-    async def give_up(self) -> None:
+    async def settle_all(self) -> None:
         """Settle all records without an outcome, and end all tasks."""
         why = "the producer was closed before it was confirmed"
-        self._execute_all(self.machine.give_up(why, _now()))
+        self._execute_all(self.machine.settle_all(why, _now()))
         self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()

@@ -33,7 +33,7 @@ class TransactionCalls(Protocol):
         """Return whether the call that has just failed can be made again."""
 
 
-class GivenUp(NamedTuple):
+class LeftOpen(NamedTuple):
     """A transaction that was open when its producer was closed.
 
     Attributes:

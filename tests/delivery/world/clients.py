@@ -449,7 +449,7 @@ class ModelClient:
             self._fly_off(batch)
         self._drain(batch.at)
 
-    def give_up(self, batch: Batch) -> None:
+    def fail_batch(self, batch: Batch) -> None:
         """Fail a batch whose time is over, as a shell does."""
         if isinstance(batch, Window):
             mine = set(batch.items)

@@ -289,7 +289,7 @@ class World:
 
     def _give_up(self) -> None:
         self.client.stop()
-        self._facts_told(self.machine.give_up("closed", self.clock.now))
+        self._facts_told(self.machine.settle_all("closed", self.clock.now))
 
     # --- the shell --------------------------------------------------------------------
 
@@ -413,10 +413,10 @@ class World:
     def _take_back(self, command: c.TakeBack) -> None:
         self.client.take_back(command.behind)
 
-    def _abandon(self, command: c.GiveUp) -> None:
+    def _abandon(self, command: c.FailBatches) -> None:
         for batch in command.batches:
             client = batch.client if isinstance(batch, ModelBatch) else self.client
-            client.give_up(batch)
+            client.fail_batch(batch)
 
     def _hear_out(self, command: c.HearOut) -> None:
         is_done = all(b.state == "done" for b in self.client.flying)
@@ -501,7 +501,7 @@ class World:
         c.SendNow: _send_now,
         c.Send: _hand_over,
         c.TakeBack: _take_back,
-        c.GiveUp: _abandon,
+        c.FailBatches: _abandon,
         c.HearOut: _hear_out,
         c.Stop: _stop,
         c.AskAnswers: _ask_answers,

@@ -281,7 +281,7 @@ def shut(producer: Any) -> None:
         time.sleep(_POLL_S)
 
 
-def give_up(producer: Any, batch: Any, error: BaseException) -> None:
+def fail_batch(producer: Any, batch: Any, error: BaseException) -> None:
     """Fail a batch. If the client has not drained it yet, it is never sent.
 
     This takes the lock under which the client drains batches, so that a batch is not
@@ -317,7 +317,7 @@ def _fail(producer: Any, batch: Any, error: BaseException) -> None:
 
 
 def stop(producer: Any, timeout: float) -> None:
-    """Stop a producer's thread, and give up the batches that it still holds.
+    """Stop a producer's thread, and fail the batches that it still holds.
 
     ``close(timeout)`` is not enough: if a record is pending, it raises before it stops
     anything, and a thread that waits for a connection does not notice the close for
@@ -329,11 +329,11 @@ def stop(producer: Any, timeout: float) -> None:
     if not _ends(producer, timeout):
         error = IllegalStateError("Producer is closed forcefully.")
         for batch in _claim(producer._accumulator._incomplete):
-            give_up(producer, batch, error)
+            fail_batch(producer, batch, error)
 
 
 def _ends(producer: Any, timeout: float) -> bool:
-    """Wait for a producer's thread to end, as long as it still gives up batches.
+    """Wait for a producer's thread to end, as long as it still fails batches.
 
     Returns:
         Whether the thread has ended.

@@ -583,7 +583,7 @@ def wake(producer: Any) -> None:
         waiter.set_result(None)
 
 
-def give_up(producer: Any, batch: Any, error: BaseException) -> None:
+def fail_batch(producer: Any, batch: Any, error: BaseException) -> None:
     """Fail a batch. If it is still in the accumulator, it will never be sent."""
     accumulator = producer._message_accumulator
     line = accumulator._batches.get(batch.tp)
