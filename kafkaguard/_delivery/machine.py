@@ -217,11 +217,11 @@ class DeliveryMachine:
             topic.deferred.append((batch, refusals))
         else:
             self._end_batch(batch, refusals, now)
-        if refusals and self._is_overtaken(batch):
+        if refusals and self._needs_take_back(batch):
             self._emit(commands.TakeBack(batch))
         return self._go_on(now)
 
-    def _is_overtaken(self, batch: Batch) -> bool:
+    def _needs_take_back(self, batch: Batch) -> bool:
         """Return whether batches waiting in the client would overtake this one."""
         is_held = batch.place.topic in self.holds and None not in self.holds
         return self._traits.takes_back and is_held

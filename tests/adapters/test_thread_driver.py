@@ -452,7 +452,7 @@ class TestDeath:
         client.refuse(batch, UnknownError(), blame="client", sent="never")
         assert outcomes(client, driver, batch) == [FAILED]
         with pytest.raises(e.KafkaGuardError, match="could not be replaced"):
-            driver.wait_for("t", TimeLimit(LONG_S, "timeout"))
+            driver.wait_while_held("t", TimeLimit(LONG_S, "timeout"))
 
     def test_the_log_says_that_it_was_replaced_and_why(self, build, caplog):
         """When the successor is in use."""
@@ -498,7 +498,7 @@ class TestDeath:
 
         def send():
             try:
-                driver.wait_for("t", TimeLimit(LONG_S, "max"))
+                driver.wait_while_held("t", TimeLimit(LONG_S, "max"))
             except e.KafkaGuardError as error:
                 raised.append(error)
 
@@ -545,7 +545,9 @@ class TestDeath:
         client.died(UnknownError("dead"), None)
         sent = []
         sends = threading.Thread(
-            target=lambda: sent.append(driver.wait_for("u", TimeLimit(LONG_S, "limit")))
+            target=lambda: sent.append(
+                driver.wait_while_held("u", TimeLimit(LONG_S, "limit"))
+            )
         )
         sends.start()
         until(lambda: driver._waiting_sends)
@@ -560,7 +562,7 @@ class TestDeath:
         client.hear_out = lambda _until: wait.wait(LONG_S)
         client.died(UnknownError("dead"), None)
         with pytest.raises(e.ClientTimeoutError, match=r"0\.01 s \(max\)") as caught:
-            driver.wait_for("t", TimeLimit(0.01, "max"))
+            driver.wait_while_held("t", TimeLimit(0.01, "max"))
         verdict = caught.value.verdict
         assert (verdict.action, verdict.written) == (Action.WAIT, "no")
         wait.set()
@@ -572,7 +574,7 @@ class TestDeath:
         client.died(UnknownError("dead"), None)
         until(lambda: driver.machine.lost)
         del client.breaks["put_successor_in_use"]
-        driver.wait_for("t", TimeLimit(LONG_S, "max"))
+        driver.wait_while_held("t", TimeLimit(LONG_S, "max"))
         assert client.calls.count("put_successor_in_use") == 2
 
     def test_a_send_that_finds_no_successor_fails_with_the_reason(self, build):
@@ -582,7 +584,7 @@ class TestDeath:
         client.died(UnknownError("dead"), None)
         until(lambda: driver.machine.lost)
         with pytest.raises(e.KafkaGuardError, match="wrong settings"):
-            driver.wait_for("t", TimeLimit(LONG_S, "max"))
+            driver.wait_while_held("t", TimeLimit(LONG_S, "max"))
         assert client.calls.count("put_successor_in_use") == 2
 
     def test_who_must_not_wait_does_not(self, build):
@@ -592,7 +594,7 @@ class TestDeath:
         client.hear_out = lambda _until: wait.wait(LONG_S)
         client.died(UnknownError("dead"), None)
         client.is_own = True
-        driver.wait_for("t", TimeLimit(0.0, "max"))
+        driver.wait_while_held("t", TimeLimit(0.0, "max"))
         wait.set()
 
 

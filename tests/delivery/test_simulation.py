@@ -144,7 +144,7 @@ class TestABrokenMachineIsNoticed:
     def test_nothing_is_taken_back(self, monkeypatch):
         """What waits behind a record that is sent again overtakes it."""
         seeds = range(1_000)
-        monkeypatch.setattr(DeliveryMachine, "_is_overtaken", lambda *_: False)
+        monkeypatch.setattr(DeliveryMachine, "_needs_take_back", lambda *_: False)
         overtaken = sum(play(seed)[1]["superseded"] for seed in seeds)
         monkeypatch.undo()
         assert overtaken > sum(play(seed)[1]["superseded"] for seed in seeds)

@@ -229,6 +229,6 @@ def test_a_guarded_producer_is_told_apart(build):
     """One guard can account for a producer's records, and no second one."""
     producer = build()
     guard(producer)
-    assert reading.is_told(producer)
+    assert reading.is_guarded(producer)
     with pytest.raises(TypeError, match="guarded already"):
         guard(producer)

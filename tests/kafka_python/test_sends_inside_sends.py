@@ -31,7 +31,7 @@ def test_outer_send_is_under_way_until_it_has_its_batch():
     client = Client(sending)
     driver = SimpleNamespace(
         machine=SimpleNamespace(holds=set()),
-        wait_for=None,
+        wait_while_held=None,
     )
     sending.use(SimpleNamespace(producer=client), driver, None, None, {})
 

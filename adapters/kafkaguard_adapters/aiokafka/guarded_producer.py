@@ -70,7 +70,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
     """
 
     def __init__(self, producer: Any, wish: Wish) -> None:
-        if reading.is_told(producer):
+        if reading.is_guarded(producer):
             raise send_errors.guarded_already(producer)
         if reading.transactional_id(producer) is not None:
             check_transactional(wish.policy, errors)

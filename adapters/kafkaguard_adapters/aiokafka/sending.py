@@ -252,7 +252,7 @@ class Sending:
     async def _free(self, topic: str, within: float) -> float:
         """Wait until a topic is not held; return the seconds that are left."""
         if self.machine.holds and self.driver.is_held(topic):
-            return await self.driver.wait_for(topic, TimeLimit(within, _SETTING))
+            return await self.driver.wait_while_held(topic, TimeLimit(within, _SETTING))
         return within
 
     async def _key_error(

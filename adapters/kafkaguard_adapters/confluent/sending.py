@@ -207,7 +207,7 @@ class Sending:
         while True:
             window = self.shell.window(topic, is_held)
             if window is None:
-                self._driver.wait_for(topic, self._time_limit)
+                self._driver.wait_while_held(topic, self._time_limit)
                 continue
             index = next(window.slots, None)
             if index is not None:

@@ -74,7 +74,7 @@ class GuardedProducer(ClusterCalls, GuardedClient):
     """
 
     def __init__(self, producer: Any, wish: Wish) -> None:
-        if reading.is_told(producer):
+        if reading.is_guarded(producer):
             raise send_errors.guarded_already(producer)
         if producer.config["transactional_id"]:
             check_transactional(wish.policy, errors)

@@ -96,7 +96,7 @@ class Sending:
         self.null_keys = null_keys
         self.serializes = shell.producer.config["key_serializer"] is not None
         self.under_way = under_way
-        self.machine, self.wait = driver.machine, driver.wait_for
+        self.machine, self.wait = driver.machine, driver.wait_while_held
 
     def send(
         self,

@@ -300,7 +300,7 @@ class ThreadDriver(DriverBase):
             lane.is_mine for lane in (self._quick, *self._lanes.copy().values())
         )
 
-    def wait_for(self, topic: str, limit: TimeLimit) -> None:
+    def wait_while_held(self, topic: str, limit: TimeLimit) -> None:
         """Block a send until its topic is no longer held.
 
         Args:
@@ -380,12 +380,12 @@ class ThreadDriver(DriverBase):
             work = self.machine.open_work()
         with self._shell.sending_now():
             self._shell.await_batches(work.batches, deadline)
-            left = self._wait_for(work, deadline)
+            left = self._wait_for_outcomes(work, deadline)
         self.outside.start()
         self.outside.wait(deadline)
         return left
 
-    def _wait_for(self, work: Work, deadline: float) -> int:
+    def _wait_for_outcomes(self, work: Work, deadline: float) -> int:
         with self._changed:
             self._changed.wait_for(
                 lambda: not self.machine.left(work), max(0.0, deadline - _now())

@@ -43,7 +43,7 @@ def shared_by(
         return None
     longest = max(policy.deadline, *_of_overrides(policy, "deadline"), 0.0)
     if longest <= traits.delivery_timeout:
-        _tell_once(
+        _log_once(
             f"guard(): policy {policy.name} has a deadline of {longest:g} s, and "
             f"{traits.timeout_setting} of {traits.client} is "
             f"{traits.delivery_timeout:g} s: when the client has tried for that long, "
@@ -75,7 +75,7 @@ def _cluster(settings: Callable[[], Settings]) -> str | None:
 
 
 @lru_cache(maxsize=256)
-def _tell_once(text: str) -> None:
+def _log_once(text: str) -> None:
     """Log a text once in a process. `stacking` warns about likely mistakes."""
     _log.info("%s", text)
 

@@ -246,7 +246,7 @@ class TaskDriver(DriverBase):
 
     # --- sends that wait --------------------------------------------------------------
 
-    async def wait_for(self, topic: str, limit: TimeLimit) -> float:
+    async def wait_while_held(self, topic: str, limit: TimeLimit) -> float:
         """Wait with a send until its topic is no longer held.
 
         Args:

@@ -308,7 +308,7 @@ def is_closed(producer: Any) -> bool:
     return bool(producer._closed)
 
 
-def is_told(producer: Any) -> bool:
+def is_guarded(producer: Any) -> bool:
     """Return whether a guard already tracks the batches of a producer."""
     incomplete = producer._accumulator._incomplete
     return getattr(incomplete.add, "__self__", None) is not incomplete

@@ -35,7 +35,7 @@ _OF_SEND = (
 _LARGEST_BYTES = (1 << 31) - 1
 
 
-def is_told(producer: Any) -> bool:
+def is_guarded(producer: Any) -> bool:
     """Return whether a guard already tracks the batches of a producer."""
     accumulator = producer._message_accumulator
     return getattr(accumulator._append_batch, "__self__", None) is not accumulator
