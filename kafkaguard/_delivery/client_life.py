@@ -82,7 +82,7 @@ class ClientLife:
         self._failures += 1
         self.not_before = now + pause
 
-    def epitaph(self) -> str:
+    def describe_death(self) -> str:
         """Return what killed the client: code and partition."""
         code = getattr(self.cause, "errno", None)
         said = type(self.cause).__name__ + ("" if code is None else f" ({code})")

@@ -206,7 +206,7 @@ class Fates:
         """End a record that is not sent again: fail, dead-letter or drop it."""
         if record.origin is not None:
             if self._may_go_without_time(record, error, now):
-                self.seal(record, refusal=error.code)
+                self.build_letter(record, refusal=error.code)
             elif self._may_be_missing(error):
                 record.error = error
                 self.ask_size(record)
@@ -298,7 +298,7 @@ class Fates:
         )
         self.take_in(letter)
         if self._size_limits.is_known(topic, now):
-            self.looked_up(letter)
+            self.topic_looked_up(letter)
         else:
             self.ask_size(letter)
 
@@ -333,7 +333,7 @@ class Fates:
         is_unclear = error.verdict.retriable or error.verdict.written == "maybe"
         return is_unclear and not self._is_closed
 
-    def looked_up(self, letter: Record) -> None:
+    def topic_looked_up(self, letter: Record) -> None:
         """Continue with a dead letter whose topic was looked up.
 
         This is before it is sent, and again if it was not delivered: the topic may have
@@ -341,11 +341,11 @@ class Fates:
         """
         why = self._size_limits.missing(letter.place.topic) or letter.error
         if why is None:
-            self.seal(letter)
+            self.build_letter(letter)
         else:
             self._letter_failed(letter, why)
 
-    def seal(self, letter: Record, *, refusal: int | None = None) -> None:
+    def build_letter(self, letter: Record, *, refusal: int | None = None) -> None:
         """Build a dead letter, with the size limit of its topic.
 
         Args:

@@ -564,11 +564,8 @@ class DeliveryMachine:
     def replaced(self, now: float) -> Sequence[Command]:
         """Reply to Replace: a successor is in use."""
         self._client.revive()
-        self._emit(
-            commands.Warn(
-                f"the producer was dead and was replaced: {self._client.epitaph()}"
-            )
-        )
+        death = self._client.describe_death()
+        self._emit(commands.Warn(f"the producer was dead and was replaced: {death}"))
         self._rounds.replaced(now)
         self.holds.discard(None)
         self._emit(commands.FreeSends(None))
@@ -722,7 +719,7 @@ class DeliveryMachine:
         for record in list(self._fates.open):
             if record.state is RecordState.SIZING and record.place.topic == topic:
                 if record.is_letter:
-                    self._fates.looked_up(record)
+                    self._fates.topic_looked_up(record)
                 else:
                     self._sized(record, now)
         return self._go_on(now)

@@ -66,7 +66,7 @@ class TopicFactsCache:
         self._entries: dict[str, tuple[float, TopicFacts]] = {}
         #: Topics that records without a key may go to, for the hot path: as they were
         #: when ``get`` last looked at the clock.
-        self.harmless: set[str] = set()
+        self.null_keys_allowed: set[str] = set()
         for topic, facts in self.declared.items():
             self._entries[topic] = (float("inf"), facts)
 
@@ -76,12 +76,12 @@ class TopicFactsCache:
         if entry is None or entry[0] <= self._clock():
             return None
         if not entry[1].compacted:
-            self.harmless.add(topic)
+            self.null_keys_allowed.add(topic)
         return entry[1]
 
     def look_again(self) -> None:
         """Have the clock looked at before the next record without a key."""
-        self.harmless.clear()
+        self.null_keys_allowed.clear()
 
     def remember(
         self, topic: str, facts: TopicFacts, *, ttl: float | None = None
@@ -90,13 +90,13 @@ class TopicFactsCache:
         if topic not in self.declared:
             expires = self._clock() + (self._ttl if ttl is None else ttl)
             self._entries[topic] = (expires, facts)
-            self.harmless.discard(topic)
+            self.null_keys_allowed.discard(topic)
 
     def drop(self, topic: str) -> None:
         """Forget a fact that a broker has contradicted."""
         if topic not in self.declared:
             self._entries.pop(topic, None)
-            self.harmless.discard(topic)
+            self.null_keys_allowed.discard(topic)
 
 
 class _Lookup:

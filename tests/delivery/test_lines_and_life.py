@@ -342,4 +342,4 @@ class TestLife:
         cause, life = OSError("gone"), ClientLife()
         cause.errno = code
         life.die(cause, where)
-        assert life.epitaph() == words
+        assert life.describe_death() == words

@@ -127,7 +127,7 @@ class TestReplacedMethods:
             ("InitProducerIdHandler", "on_complete"): handler,
             ("ClusterMetadata", "request_update"): producer._metadata,
         }
-        moving.let_go(producer)
+        moving.fail_metadata_waiters(producer)
         assert set(replaced) == set(names.REPLACED)
         for (kind, name), owner in replaced.items():
             ours = vars(owner)[name]

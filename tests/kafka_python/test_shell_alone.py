@@ -236,8 +236,8 @@ class Told:
 
     def __init__(self, producer=None, **settings):
         self.producer = producer or Producer(**settings)
-        letters = SimpleNamespace(follow=lambda _producer: None)
-        self.shell = KafkaPythonShell(self.producer, None, None, letters)
+        checks = SimpleNamespace(check_appends_of=lambda _producer: None)
+        self.shell = KafkaPythonShell(self.producer, None, None, checks)
         self.began, self.accepted, self.failed = [], [], []
         self.died, self.faults = [], []
         self.shell.listen(
@@ -324,17 +324,17 @@ class TestTelling:
         batch = told.producer.take(source(b"a", sequence=0, sent=True))
         refuse(batch, MessageSizeTooLargeError())
         told.producer._transaction_manager.last_error = KafkaError("fatal")
-        assert told.shell.is_dead(told.producer) is False
+        assert told.shell.report_if_dead(told.producer) is False
         assert (len(told.failed), told.died) == (1, [])
 
     def test_a_producer_that_has_lost_its_id_is_dead(self):
         """It would ask for another one only in its very first state."""
         told = Told()
-        assert not told.shell.is_dead(told.producer)
+        assert not told.shell.report_if_dead(told.producer)
         told.producer._transaction_manager.producer_id_and_epoch = ProducerIdAndEpoch(
             -1, -1
         )
-        assert told.shell.is_dead(told.producer)
+        assert told.shell.report_if_dead(told.producer)
         ((cause, place),) = told.died
         assert isinstance(cause, KafkaTimeoutError)
         assert place is None

@@ -65,7 +65,7 @@ class TestCache:
         cache.drop("t")
         cache.drop("never seen")
         assert cache.get("t") is None
-        assert "t" not in cache.harmless
+        assert "t" not in cache.null_keys_allowed
 
     def test_what_is_declared_stays(self, clock):
         """Neither time, nor a look-up, nor a broker changes the caller's word."""
@@ -82,12 +82,12 @@ class TestCache:
         cache.remember("unknown", TopicFacts())
         for topic in ("c", "o", "unknown", "never seen"):
             cache.get(topic)
-        assert cache.harmless == {"o", "unknown"}
+        assert cache.null_keys_allowed == {"o", "unknown"}
         clock.now += 60.0
         cache.look_again()
         for topic in ("o", "unknown"):
             cache.get(topic)
-        assert cache.harmless == set()
+        assert cache.null_keys_allowed == set()
 
     def test_a_topic_that_turns_out_compacted_is_harmless_no_more(self, clock):
         """A look-up for another purpose may find it."""
@@ -95,7 +95,7 @@ class TestCache:
         cache.remember("t", OPEN)
         cache.get("t")
         cache.remember("t", COMPACTED)
-        assert cache.harmless == set()
+        assert cache.null_keys_allowed == set()
 
 
 class TestLookup:

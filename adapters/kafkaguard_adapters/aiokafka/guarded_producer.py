@@ -97,7 +97,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
         )
         sending = OwnSending if reading.has_own_send(producer) else Sending
         self._sending = sending(
-            cache.harmless,
+            cache.null_keys_allowed,
             null_keys,
             sets_aside="dead_letter" in policy.ways_of_rejecting,
             loop=loop,

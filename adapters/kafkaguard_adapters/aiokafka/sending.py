@@ -53,7 +53,7 @@ class Sending:
     """Hands records to the client that is in use.
 
     Args:
-        harmless: Topics for which records without a key need no check.
+        null_keys_allowed: Topics for which records without a key need no check.
         null_keys: Refuses records without a key.
         sets_aside: Whether the policy may send dead letters.
         loop: The event loop of the producer.
@@ -65,10 +65,10 @@ class Sending:
 
     __slots__ = (
         "_client",
-        "_harmless",
         "_is_disguised",
         "_is_running",
         "_loop",
+        "_null_keys_allowed",
         "_sets_aside",
         "_thread",
         "check",
@@ -87,14 +87,14 @@ class Sending:
 
     def __init__(
         self,
-        harmless: set[str],
+        null_keys_allowed: set[str],
         null_keys: AwaitedNullKeyCheck,
         *,
         sets_aside: bool,
         loop: asyncio.AbstractEventLoop,
         check: Callable[[], None],
     ) -> None:
-        self._harmless = harmless
+        self._null_keys_allowed = null_keys_allowed
         self.null_keys = null_keys
         self._sets_aside = sets_aside
         self._loop = loop
@@ -195,7 +195,7 @@ class Sending:
 
     def adding(self, add: moving.Add) -> moving.Add:
         """Return a function that adds a record, with the accumulator's parameters."""
-        sending, harmless = self, self._harmless
+        sending, null_keys_allowed = self, self._null_keys_allowed
 
         def add_message(
             tp: Any,
@@ -207,7 +207,7 @@ class Sending:
         ) -> Any:
             if (
                 sending.machine.holds
-                or (key is None and tp.topic not in harmless)
+                or (key is None and tp.topic not in null_keys_allowed)
                 or sending._is_disguised
             ):
                 raw = Raw(key, value, headers, timestamp_ms)

@@ -60,7 +60,7 @@ _POLL_S = 0.01
 _SEQUENCE_ERRORS = frozenset({45, 47, 59})
 
 
-class Gate(moving.Gate, LetterCheck, Protocol):
+class SendChecks(moving.Gate, LetterCheck, Protocol):
     """The checks of ``send`` before a record is added to a batch."""
 
     async def wait_for_room(self, topic: str) -> None:
@@ -77,7 +77,7 @@ class AIOKafkaShell(ReportingShell):
         producer: The client's producer.
         builder: Builds a replacement producer.
         size_limit: Asks the cluster for ``max.message.bytes`` of a topic.
-        gate: The checks of ``send``.
+        checks: The checks of ``send``.
         in_use: Called with each producer that is put in use, and when it dies.
 
     Attributes:
@@ -92,7 +92,7 @@ class AIOKafkaShell(ReportingShell):
         producer: Any,
         builder: Builder,
         size_limit: Callable[[str], Coroutine[Any, Any, SizeAnswer]],
-        gate: Gate,
+        checks: SendChecks,
         in_use: Callable[[Any], None],
     ) -> None:
         self.errors: ClientErrors = errors
@@ -102,7 +102,7 @@ class AIOKafkaShell(ReportingShell):
         self.traits = traits_of(producer, builder)
         self._builder = builder
         self._size_limit = size_limit
-        self._gate = gate
+        self._checks = checks
         self._in_use = in_use
         self._hooks: dict[Any, moving.Hooks] = {}
         self._open: dict[SourceBatch, None] = {}
@@ -146,7 +146,7 @@ class AIOKafkaShell(ReportingShell):
         hooks = moving.Hooks(
             producer,
             lambda source: self._begin(producer, generation, source),
-            self._gate,
+            self._checks,
         )
         self._hooks[producer] = hooks
         for source in reading.unfinished(producer):
@@ -251,7 +251,7 @@ class AIOKafkaShell(ReportingShell):
             return
         self.death = cause
         if not self.is_transactional:
-            moving.silence(producer)
+            moving.stop_sending(producer)
         self._report_died(cause, where)
         self._in_use(producer)
 
@@ -260,7 +260,7 @@ class AIOKafkaShell(ReportingShell):
         self.death = self.death or KafkaTimeoutError("it is stuck")
         self._in_use(self.producer)
         moving.shut_intake(self.producer)
-        moving.silence(self.producer)
+        moving.stop_sending(self.producer)
 
     async def hear_out(self, until: float) -> None:
         """Wait for the answers to batches in flight, until monotonic seconds."""
@@ -366,7 +366,7 @@ class AIOKafkaShell(ReportingShell):
         (topic, partition), raw = record.place, record.raw
         assert raw is not None
         if record.is_letter:
-            await self._gate.check_letter(topic, raw.key)
+            await self._checks.check_letter(topic, raw.key)
         producer, task = self.producer, asyncio.current_task()
         self._handing.add(task)
         try:
@@ -383,11 +383,11 @@ class AIOKafkaShell(ReportingShell):
         except TimeoutError as error:
             late = KafkaTimeoutError(f"topic {topic} was not known in time")
             if record.is_letter:
-                raise self._gate.not_sent(late, topic) from error
+                raise self._checks.not_sent(late, topic) from error
             raise late from error
         except Exception as error:
             if record.is_letter:
-                raise self._gate.not_sent(error, topic) from error
+                raise self._checks.not_sent(error, topic) from error
             raise
         finally:
             self._handing.discard(task)
@@ -416,7 +416,7 @@ class AIOKafkaShell(ReportingShell):
         """Wait until a record that waited for room may be added."""
         handing = self._handing  # mostly empty; the task costs a system call
         if not handing or asyncio.current_task() not in handing:
-            await self._gate.wait_for_room(topic)
+            await self._checks.wait_for_room(topic)
 
     def size_alone(self, raw: Raw) -> int:
         """Return the bytes of a batch with this record only, compressed."""
@@ -511,7 +511,7 @@ class AIOKafkaShell(ReportingShell):
             await moving.end(producer, hooks.requests, STOP_S)
             if not is_stopped:  # a cancelled stop() leaves its connections open
                 await moving.close(producer, within)
-            moving.let_go(producer)
+            moving.fail_metadata_waiters(producer)
             await self.retire()
 
     def _open_of(self, producer: Any) -> list[SourceBatch]:

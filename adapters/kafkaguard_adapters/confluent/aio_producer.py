@@ -38,7 +38,7 @@ class GuardedAIOProducer(AsyncClusterCalls, QueuedStandIn, GuardedAsyncClient):
         producer: The client's producer.
         view: The cluster view for the guard's own calls.
         null_keys: Refuses records without a key; None: no topic can be looked up.
-        harmless: Topics for which records without a key need no check.
+        null_keys_allowed: Topics for which records without a key need no check.
     """
 
     _ends_with = "close"
@@ -48,11 +48,11 @@ class GuardedAIOProducer(AsyncClusterCalls, QueuedStandIn, GuardedAsyncClient):
         producer: Any,
         view: ClusterView,
         null_keys: NullKeyCheck | None,
-        harmless: set[str],
+        null_keys_allowed: set[str],
     ) -> None:
         super().__init__(producer, view)
         self._null_keys = null_keys
-        self._harmless = harmless
+        self._null_keys_allowed = null_keys_allowed
         self._key_at = 1 if isinstance(producer, AsyncSerializingProducer) else 2
 
     async def __aenter__(self) -> Any:
@@ -83,7 +83,11 @@ class GuardedAIOProducer(AsyncClusterCalls, QueuedStandIn, GuardedAsyncClient):
         key = kwargs.get("key")
         if key is None and len(args) >= self._key_at:
             key = args[self._key_at - 1]
-        if key is None and self._null_keys is not None and topic not in self._harmless:
+        if (
+            key is None
+            and self._null_keys is not None
+            and topic not in self._null_keys_allowed
+        ):
             await asyncio.to_thread(self._null_keys.check, topic, None)
         try:
             theirs = await self.client.produce(topic, *args, **kwargs)
@@ -139,4 +143,4 @@ def wrap(producer: Any, wish: Wish) -> GuardedAIOProducer:
             errors,
             wish.policy,
         )
-    return GuardedAIOProducer(producer, view, null_keys, cache.harmless)
+    return GuardedAIOProducer(producer, view, null_keys, cache.null_keys_allowed)

@@ -99,7 +99,7 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
             driver,
             self._transactions,
             null_keys,
-            cache.harmless,
+            cache.null_keys_allowed,
             seconds,
             settings.on_delivery,
         )

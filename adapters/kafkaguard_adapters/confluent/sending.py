@@ -56,7 +56,7 @@ class Sending:
         driver: Tracks the client's records.
         transactions: Knows the client's transaction.
         null_keys: Refuses records without a key.
-        harmless: Topics for which records without a key need no check.
+        null_keys_allowed: Topics for which records without a key need no check.
         time_limit: How long one call may wait.
         on_delivery: The callback of records that have none.
 
@@ -70,7 +70,7 @@ class Sending:
         driver: ThreadDriver,
         transactions: Transactions,
         null_keys: NullKeyCheck,
-        harmless: set[str],
+        null_keys_allowed: set[str],
         time_limit: TimeLimit,
         on_delivery: Any,
     ) -> None:
@@ -79,9 +79,11 @@ class Sending:
         self._transactions = transactions
         self._null_keys = null_keys
         self._time_limit = time_limit
-        self.produce = self._function(harmless, on_delivery)
+        self.produce = self._function(null_keys_allowed, on_delivery)
 
-    def _function(self, harmless: set[str], default: Any) -> Callable[..., None]:
+    def _function(
+        self, null_keys_allowed: set[str], default: Any
+    ) -> Callable[..., None]:
         """Return ``produce``; it uses closure variables, which are the fastest.
 
         It runs for each record, so what most records do not need is in other methods.
@@ -116,7 +118,7 @@ class Sending:
                     client's class.
             """
             call = on_delivery or callback or default
-            if key is None and checks and topic not in harmless:
+            if key is None and checks and topic not in null_keys_allowed:
                 record = Arguments(
                     topic, value, key, partition, call, timestamp, headers
                 )

@@ -83,7 +83,7 @@ class GuardedProducer(ClusterCalls, GuardedClient):
         self.cluster_view = view_of(producer, None, wish.cache)
         self._forks = ForkGuard(self, errors, "KafkaProducer")
         sending = OwnSending if reading.has_own_send(producer) else Sending
-        self._sending = sending(wish.cache.harmless)
+        self._sending = sending(wish.cache.null_keys_allowed)
         self.send = self._sending.send
         self._begin(producer)
 

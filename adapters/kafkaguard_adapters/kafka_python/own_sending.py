@@ -75,7 +75,7 @@ class OwnSending(Sending):
             self.shell.report_early(made)
         return GuardedFuture(made, self.driver)
 
-    def follow(self, producer: Any) -> None:
+    def check_appends_of(self, producer: Any) -> None:
         """Check every record that enters the client's buffer."""
         method_of = weakref.WeakMethod(self.kept_out)
 
@@ -101,11 +101,11 @@ class OwnSending(Sending):
         self.under_way[me] = topic  # before the check for holds, so that a hold waits
         if self.machine.holds:
             self._wait_while_held(me, topic, None)
-        if raw.key is not None or topic in self.harmless:
+        if raw.key is not None or topic in self.null_keys_allowed:
             return None
         outside = self.driver.outside
         refused = self.null_keys.error_of(outside, topic, None, raw.headers)
         if refused is None:
             return None
         self.transactions.spoil(refused)
-        return self._set_aside(refused, Place(topic, partition), lambda: raw)
+        return self._apply_on_reject(refused, Place(topic, partition), lambda: raw)

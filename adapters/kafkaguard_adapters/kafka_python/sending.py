@@ -47,7 +47,7 @@ class Sending:
     """Gives records to the client that is in use.
 
     Args:
-        harmless: Topics whose records need no check for a null key.
+        null_keys_allowed: Topics whose records need no check for a null key.
 
     Attributes:
         wait: Called if the topic is held, with the topic and the limit of the wait.
@@ -55,9 +55,9 @@ class Sending:
 
     __slots__ = (
         "driver",
-        "harmless",
         "machine",
         "null_keys",
+        "null_keys_allowed",
         "serializes",
         "shell",
         "transactions",
@@ -72,8 +72,8 @@ class Sending:
     transactions: Transactions
     wait: Callable[[str, TimeLimit], object]
 
-    def __init__(self, harmless: set[str]) -> None:
-        self.harmless = harmless
+    def __init__(self, null_keys_allowed: set[str]) -> None:
+        self.null_keys_allowed = null_keys_allowed
 
     def use(
         self,
@@ -149,7 +149,7 @@ class Sending:
         try:
             if self.machine.holds:
                 self._wait_while_held(me, topic, timeout)
-            if (key is None or self.serializes) and topic not in self.harmless:
+            if (key is None or self.serializes) and topic not in self.null_keys_allowed:
                 serializer = self.shell.producer.config["key_serializer"]
                 refused = self.null_keys.error_of(
                     self.driver.outside, topic, key, headers, serializer, timeout
@@ -190,7 +190,7 @@ class Sending:
         future._driver = self.driver  # noqa: SLF001 - as its __init__ does
         return future
 
-    def follow(self, producer: Any) -> None:
+    def check_appends_of(self, producer: Any) -> None:
         """Do nothing: ``send`` checks the records of a new client here."""
 
     def hold_all(self, wait: Callable[[str, TimeLimit], object]) -> None:
@@ -255,10 +255,10 @@ class Sending:
             KafkaGuardError: The policy raises the error.
         """
         place = Place(record.topic, record.partition)
-        inner = self._set_aside(error, place, lambda: self._bytes(error, record))
+        inner = self._apply_on_reject(error, place, lambda: self._bytes(error, record))
         return GuardedFuture(inner, self.driver)
 
-    def _set_aside(
+    def _apply_on_reject(
         self, error: KafkaGuardError, place: Place, raw: Callable[[], Raw | None]
     ) -> Any:
         on_reject = self.machine.on_reject(error)
@@ -347,7 +347,7 @@ class Sending:
         """Return whether a replacement of the producer is available or being built."""
         if producer is not self.shell.producer:
             return True
-        self.shell.is_dead(producer)
+        self.shell.report_if_dead(producer)
         return None in self.machine.holds and not self.driver.is_own_thread()
 
     def _failed_at_once(self, inner: Any, record: SendArguments) -> None:

@@ -50,10 +50,10 @@ _POLL_S = 0.01
 _ESTIMATE_BYTES = 21
 
 
-class LetterRules(LetterCheck, Protocol):
+class SendChecks(LetterCheck, Protocol):
     """The checks and errors of ``send``, for dead letters."""
 
-    def follow(self, producer: Any) -> None:
+    def check_appends_of(self, producer: Any) -> None:
         """Check the records of a client that is put in use."""
 
     def not_sent(self, error: Exception, topic: str) -> Exception:
@@ -84,7 +84,7 @@ class KafkaPythonShell(ReportingShell):
         producer: The client's producer.
         builder: Builds the producer's successor.
         size_limit: Asks the cluster for ``max.message.bytes`` of a topic.
-        letters: The checks and errors of ``send``, for dead letters.
+        checks: The checks and errors of ``send``, for dead letters.
 
     Attributes:
         producer: The producer in use.
@@ -95,14 +95,14 @@ class KafkaPythonShell(ReportingShell):
         producer: Any,
         builder: Builder,
         size_limit: Callable[[str], Coroutine[Any, Any, SizeAnswer]],
-        letters: LetterRules,
+        checks: SendChecks,
     ) -> None:
         self.errors: ClientErrors = errors
         self.producer = producer
         self.traits = traits_of(producer)
         self._builder = builder
         self._size_limit = size_limit
-        self._letters = letters
+        self._checks = checks
         #: Open batches, by the client's future of the batch. Written without a lock.
         self._open: dict[Any, SourceBatch] = {}
         #: For each partition: producer id, epoch and sequence number of the batch that
@@ -135,7 +135,7 @@ class KafkaPythonShell(ReportingShell):
         self._generation += 1
         begin = self._weakly(producer, self._generation)
         moving.report_batches(producer, begin)
-        self._letters.follow(producer)
+        self._checks.check_appends_of(producer)
         moving.check_partitioner(producer, partial(send_errors.not_there, errors))
         for source in reading.unfinished(producer):
             if source.produce_future not in self._open:
@@ -250,7 +250,7 @@ class KafkaPythonShell(ReportingShell):
         if not reading.was_given_up(batch.result):
             where = batch.place
             if death is None and reading.breaks_sequence(producer, batch.source):
-                moving.silence(producer)
+                moving.stop_sending(producer)
                 death = cause
         if death is not None:
             self.has_died(producer, death, where)
@@ -268,7 +268,7 @@ class KafkaPythonShell(ReportingShell):
                 self._dying = Dying(producer)
         self._report_died(cause, where)
 
-    def is_dead(self, producer: Any) -> bool:
+    def report_if_dead(self, producer: Any) -> bool:
         """Return whether a producer can deliver nothing any more; report it if so."""
         if self.is_transactional:
             return False
@@ -282,7 +282,7 @@ class KafkaPythonShell(ReportingShell):
         with self._lock:
             if self._dying is None:
                 self._dying = Dying(self.producer)
-        moving.silence(self.producer)
+        moving.stop_sending(self.producer)
         moving.shut_intake(self.producer)
 
     def hear_out(self, until: float) -> None:
@@ -308,7 +308,7 @@ class KafkaPythonShell(ReportingShell):
                     # A batch that cannot be encoded would end the client's thread.
                     moving.fail_batch(dead, batch.source, error)
             moving.stop(dead, STOP_S)
-            moving.let_go(dead)
+            moving.fail_metadata_waiters(dead)
         for batch in self._open_of(dead):
             if not batch.result.is_done:
                 with self._giving_up:
@@ -430,7 +430,7 @@ class KafkaPythonShell(ReportingShell):
         topic, raw = record.place.topic, record.raw
         assert raw is not None
         if record.is_letter:
-            self._letters.check_letter(topic, raw.key)
+            self._checks.check_letter(topic, raw.key)
         while True:
             producer = self.producer
             try:
@@ -438,9 +438,9 @@ class KafkaPythonShell(ReportingShell):
             except Exception as error:
                 if producer is not self.producer:
                     continue  # the producer was replaced meanwhile
-                self.is_dead(producer)
+                self.report_if_dead(producer)
                 if record.is_letter:
-                    raise self._letters.not_sent(error, topic) from error
+                    raise self._checks.not_sent(error, topic) from error
                 raise
 
     @staticmethod
@@ -511,7 +511,7 @@ class KafkaPythonShell(ReportingShell):
         try:
             self.producer.close(within, null_logger)
         finally:
-            moving.let_go(self.producer)
+            moving.fail_metadata_waiters(self.producer)
 
     def stop_replacing(self) -> None:
         """Put no successor in use after this call."""

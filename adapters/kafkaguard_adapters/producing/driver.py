@@ -235,7 +235,7 @@ class ThreadDriver(DriverBase):
         if execution.reply is not None:
             self._report_fact(execution.reply, found, _now())
 
-    # --- steps of commands: implements Hands --------------------------------------
+    # --- steps of commands: implements DriverSteps --------------------------------
 
     def hold(self, topic: str) -> None:
         """Wait until no send of a topic is running, at most ``HOLD_S``.

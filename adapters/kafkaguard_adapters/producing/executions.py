@@ -37,7 +37,7 @@ class Execution(NamedTuple):
     if_raised: Callable[[BaseException], Any] = lambda _: None
 
 
-class Hands(Protocol):
+class DriverSteps(Protocol):
     """The steps that a driver implements itself; its methods may be coroutines."""
 
     def hold(self, topic: str) -> Any:
@@ -54,7 +54,7 @@ class Hands(Protocol):
 
 
 def execution_of(  # noqa: PLR0911 - one case for each command
-    command: c.Command, shell: Any, machine: DeliveryMachine, hands: Hands
+    command: c.Command, shell: Any, machine: DeliveryMachine, steps: DriverSteps
 ) -> Execution:
     """Return how to execute a command that calls the shell or the driver's steps.
 
@@ -66,7 +66,7 @@ def execution_of(  # noqa: PLR0911 - one case for each command
             return Execution(shell.shut)
         case c.HoldSends(str(topic)):
             return Execution(
-                partial(hands.hold, topic), lambda _, now: machine.held(topic, now)
+                partial(steps.hold, topic), lambda _, now: machine.held(topic, now)
             )
         case c.AskSizeLimit(topic):
             return Execution(
@@ -75,7 +75,7 @@ def execution_of(  # noqa: PLR0911 - one case for each command
             )
         case c.Send(topic, records):
             return Execution(
-                partial(hands.hand_over, records),
+                partial(steps.hand_over, records),
                 lambda handed, now: machine.sent(topic, handed, now),
                 lambda error: [error] * len(records),
             )
@@ -84,13 +84,13 @@ def execution_of(  # noqa: PLR0911 - one case for each command
                 partial(shell.hear_out, until), lambda _, now: machine.heard_out(now)
             )
         case c.Stop():
-            return Execution(hands.end_client, lambda _, now: machine.stopped(now))
+            return Execution(steps.end_client, lambda _, now: machine.stopped(now))
         case c.AskAnswers(batches):
             return Execution(
                 partial(shell.answers, batches), machine.answered, lambda _: {}
             )
         case c.Replace(locking_out):
-            return Execution(partial(hands.replace, locking_out))
+            return Execution(partial(steps.replace, locking_out))
     raise TypeError(f"no shell does {command!r}")
 
 

@@ -195,7 +195,7 @@ class TaskDriver(DriverBase):
         if execution.reply is not None:
             self._execute_all(execution.reply(found, _now()))
 
-    # --- steps of commands: implements Hands ------------------------------------------
+    # --- steps of commands: implements DriverSteps ------------------------------------
 
     def hold(self, topic: str) -> None:
         """Do nothing: a send never awaits between the check for holds and its batch."""

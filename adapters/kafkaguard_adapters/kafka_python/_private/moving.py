@@ -142,7 +142,7 @@ def report_late_refusals(producer: Any, report: Callable[[Any, Any], object]) ->
     sender._dispatch_error = report_and_dispatch
 
 
-def let_go(producer: Any) -> None:
+def fail_metadata_waiters(producer: Any) -> None:
     """Fail the sends that wait for a topic's metadata: it is not requested any more."""
     metadata = producer._metadata
     error = IllegalStateError("the producer has ended")
@@ -257,7 +257,7 @@ def end_linger(producer: Any) -> None:
     producer._sender.wakeup()
 
 
-def silence(producer: Any) -> None:
+def stop_sending(producer: Any) -> None:
     """Let an idempotent producer send nothing more, but process answers in flight.
 
     A producer without an id only receives; kafka-python uses the same state.

@@ -618,7 +618,7 @@ def shut_intake(producer: Any) -> None:
     producer._message_accumulator._closed = True
 
 
-def silence(producer: Any) -> None:
+def stop_sending(producer: Any) -> None:
     """Let a producer send nothing more, and still get the answers in flight.
 
     The client's sender does this when it is cancelled once.
@@ -636,7 +636,7 @@ async def end(producer: Any, requests: set[asyncio.Task[Any]], within: float) ->
         requests: The tasks of its requests in flight.
         within: Seconds that the tasks have to end by themselves.
     """
-    silence(producer)
+    stop_sending(producer)
     sender = producer._sender.sender_task
     tasks = {task for task in (sender, *requests) if task is not None}
     if tasks:
@@ -661,10 +661,10 @@ async def close(producer: Any, within: float) -> None:
         async with asyncio.timeout(within):
             await producer.client.close()
     finally:
-        let_go(producer)
+        fail_metadata_waiters(producer)
 
 
-def let_go(producer: Any) -> None:
+def fail_metadata_waiters(producer: Any) -> None:
     """Fail the calls that wait for metadata, because no task fetches it any more."""
     client = producer.client
 
