@@ -204,7 +204,7 @@ class Refusal:
 
     Attributes:
         token: The client's token of the record.
-        index: Its place in its batch.
+        index: Its index in its batch.
         cause: The client's own exception or error object; an error of kafkaguard if
             the shell has found out more about a record that was never sent.
         blame: ``"record"``: the answer names this record, or the client refused it.

@@ -80,7 +80,7 @@ class SourceBatch(Batch):
     Attributes:
         before: How many records were in it before the producer was guarded.
         whole: The outcome, if the application has built the batch itself.
-        attempts: How many requests had this batch.
+        requests: How many requests had this batch.
         late: The answer that came after the batch had been given up.
     """
 
@@ -90,10 +90,10 @@ class SourceBatch(Batch):
         "_owner",
         "_slots",
         "_was_unanswered",
-        "attempts",
         "before",
         "late",
         "producer",
+        "requests",
         "source",
         "whole",
     )
@@ -112,7 +112,7 @@ class SourceBatch(Batch):
         self.source = source
         self.before = 0
         self.whole: Whole | None = None
-        self.attempts = 0
+        self.requests = 0
         self.late: Answer | None = None
         #: The code of the last answer; None: the last request has no answer.
         self._code: int | None = None
@@ -149,22 +149,22 @@ class SourceBatch(Batch):
     # --- reports of the client --------------------------------------------------------
 
     def went(self) -> None:
-        """Record that a request has this batch."""
+        """Count a request that has this batch."""
         self._was_unanswered = self.may_be_written()
         self._code, self._is_on_its_way = None, True
-        self.attempts += 1
+        self.requests += 1
 
     def was_answered(self, code: int) -> None:
-        """Record the answer to a request."""
+        """Keep the answer to a request."""
         self._code = code
 
     def was_not_sent(self) -> None:
-        """Record that a request could not be sent."""
-        self.attempts -= 1
+        """Do not count a request that could not be sent."""
+        self.requests -= 1
         self._is_on_its_way = False
 
     def waits_again(self) -> None:
-        """Record that the batch waits for its next request."""
+        """Handle a batch that waits for its next request."""
         self._was_unanswered = self.may_be_written()
         self._is_on_its_way = False
 
@@ -229,7 +229,7 @@ class SourceBatch(Batch):
                 token=token,
                 index=index,
                 cause=cause,
-                first_try=self.attempts == 1 and not self._was_unanswered,
+                first_try=self.requests == 1 and not self._was_unanswered,
                 null_key=raw.key is None,
                 **how,
             )

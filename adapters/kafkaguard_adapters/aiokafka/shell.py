@@ -22,6 +22,7 @@ from aiokafka.errors import (
     ProducerFenced,
 )
 
+from kafkaguard import errors as e
 from kafkaguard._delivery.facts import Answer, Place, Traits
 from kafkaguard._delivery.report import worst
 from kafkaguard_adapters.aiokafka._private.producing import moving, reading
@@ -51,13 +52,19 @@ MARGIN_S = 2.0
 STOP_S = 0.5
 #: Seconds that closing a dead producer may take.
 RETIRE_S = 5.0
-#: Seconds that a replacement producer has to start.
+#: Seconds that a successor has to start.
 START_S = 10.0
 #: The most bytes by which aiokafka overestimates the size of a record.
 _ESTIMATE_BYTES = 21
 _POLL_S = 0.01
-#: OUT_OF_ORDER_SEQUENCE_NUMBER, UNKNOWN_PRODUCER_ID: not fixed by rewinding.
-_SEQUENCE_ERRORS = frozenset({45, 47, 59})
+#: Codes after which the sequence number of a batch cannot be set back.
+_NOT_FIXED_BY_REWIND = frozenset(
+    {
+        e.OutOfOrderSequenceNumberError.code,
+        e.InvalidProducerEpochError.code,
+        e.UnknownProducerIdError.code,
+    }
+)
 
 
 class SendChecks(moving.Gate, LetterCheck, Protocol):
@@ -75,7 +82,7 @@ class AIOKafkaShell(ReportingShell):
 
     Args:
         producer: The client's producer.
-        builder: Builds a replacement producer.
+        builder: Builds a successor.
         size_limit: Asks the cluster for ``max.message.bytes`` of a topic.
         checks: The checks of ``send``.
         in_use: Called with each producer that is put in use, and when it dies.
@@ -223,7 +230,7 @@ class AIOKafkaShell(ReportingShell):
             self._has_ended(producer, task)
         if not reading.is_idempotent(producer) or not reading.is_numbered(batch.source):
             return
-        is_odd = getattr(cause, "errno", None) in _SEQUENCE_ERRORS
+        is_odd = getattr(cause, "errno", None) in _NOT_FIXED_BY_REWIND
         if not (is_odd or batch.may_be_written()):
             moving.rewind(producer, batch.source)
         elif self.is_transactional:
@@ -291,7 +298,7 @@ class AIOKafkaShell(ReportingShell):
         }
 
     async def put_successor_in_use(self, locking_out: Batch | None) -> None:
-        """Build a replacement producer and put it in use.
+        """Build a successor and put it in use.
 
         With the dead producer's id and a newer epoch, it fences the requests that are
         still in flight: a paused broker may keep a request in its buffers for long.
@@ -485,7 +492,7 @@ class AIOKafkaShell(ReportingShell):
                     outcome.seen = True
 
     def note_reported(self) -> None:
-        """Record that a report had all failures until now."""
+        """Mark all failures until now as reported."""
         told, self._unseen = self._unseen, []
         for future, _ in told:
             moving.forgive(future)
@@ -493,7 +500,7 @@ class AIOKafkaShell(ReportingShell):
     # --- the end ----------------------------------------------------------------------
 
     def stop_replacing(self) -> None:
-        """Put no replacement producer in use any more."""
+        """Put no successor in use any more."""
         self._is_closed = True
 
     async def close(self, within: float) -> None:

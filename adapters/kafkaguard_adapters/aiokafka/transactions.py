@@ -251,8 +251,8 @@ class Transactions:
             The result; None: no transaction was open, the application was told its end,
             or it had already failed and is aborted now.
         """
-        is_told = self._fenced is not None
-        if not self._shell.is_transactional or not self._is_open or is_told:
+        is_fenced = self._fenced is not None
+        if not self._shell.is_transactional or not self._is_open or is_fenced:
             return None
         was_sound = self._failure is None and self._cause() is None
         call = COMMIT if self._is_committing else ABORT

@@ -130,12 +130,12 @@ class SourceBatch(Batch):
         cause: BaseException,
         error_at: Callable[[int], BaseException],
     ) -> Refusal:
-        place = index + self.before
+        in_source = index + self.before
         is_mate = type(cause) is KafkaError  # a record that record_errors do not name
         is_answer = is_mate or isinstance(cause, BrokerResponseError)
         if is_mate:
             blame = "mate"
-        elif error_at(place) is not error_at(place):
+        elif error_at(in_source) is not error_at(in_source):
             # kafka-python makes a new exception at each call for a record that
             # record_errors name.
             blame = "record"

@@ -344,7 +344,7 @@ class Sending:
         )
 
     def _is_replaced(self, producer: Any) -> bool:
-        """Return whether a replacement of the producer is available or being built."""
+        """Return whether a successor of the producer is available or being built."""
         if producer is not self.shell.producer:
             return True
         self.shell.report_if_dead(producer)
