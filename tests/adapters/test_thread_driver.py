@@ -459,7 +459,7 @@ class TestDeath:
         client, driver = build()
         client.died(UnknownError(), None)
         until(lambda: "retire" in client.calls)
-        driver.outside.wait(time.monotonic() + LONG_S)
+        driver.app_calls.wait(time.monotonic() + LONG_S)
         assert "was replaced: UnknownError (-1)" in caplog.text
 
     @pytest.mark.parametrize(
@@ -621,7 +621,7 @@ class TestFaultsOfOurs:
         endings = {DONE} if is_sent else {FAILED, "in_doubt"}
         assert set(outcomes(client, driver, batch)) <= endings
         assert driver.pending() == 0
-        driver.outside.wait(time.monotonic() + LONG_S)
+        driver.app_calls.wait(time.monotonic() + LONG_S)
         said = "a command of the delivery machine failed" in caplog.text
         assert said is not is_told
 
@@ -642,7 +642,7 @@ class TestFaultsOfOurs:
         batch = client.send("t", (b"a", b"1"))
         until(lambda: batch.tokens()[0] in client.records)
         assert outcomes(client, driver, batch) == ["in_doubt"]
-        driver.outside.wait(time.monotonic() + LONG_S)
+        driver.app_calls.wait(time.monotonic() + LONG_S)
         assert "a scheduled step of the delivery machine failed" in caplog.text
         assert "fail_batch" in client.calls
 
@@ -650,7 +650,7 @@ class TestFaultsOfOurs:
         """The client waits for our word, and hears no error of ours."""
         client, driver = build()
         client.failed(None, [])
-        driver.outside.wait(time.monotonic() + LONG_S)
+        driver.app_calls.wait(time.monotonic() + LONG_S)
         assert "the guard could not process the fact 'failed'" in caplog.text
 
     def test_a_refused_record_spoils_its_transaction_under_the_lock(self, build):
@@ -685,7 +685,7 @@ class TestFaultsOfOurs:
         driver.callback_raised(second)
         assert driver.take_callback_error() is first
         assert driver.take_callback_error() is None
-        driver.outside.wait(time.monotonic() + LONG_S)
+        driver.app_calls.wait(time.monotonic() + LONG_S)
         assert caplog.text.count("a callback of the application raised") == 2
 
     def test_a_hook_that_raises_is_in_the_log_and_the_next_event_comes(
@@ -703,7 +703,7 @@ class TestFaultsOfOurs:
             batch = client.send("t", (b"a", b"1"), (b"b", b"2"))
             client.refuse(batch, BAD, BAD)
             assert outcomes(client, driver, batch) == [FAILED] * 2
-            driver.outside.wait(time.monotonic() + LONG_S)
+            driver.app_calls.wait(time.monotonic() + LONG_S)
         assert heard.count("kafkaguard.reject") == 2
 
 
@@ -735,7 +735,7 @@ class TestOutcomes:
         assert called == []
         wait.set()
         assert outcomes(client, driver, batch) == ["dead_lettered"]
-        driver.outside.wait(time.monotonic() + LONG_S)
+        driver.app_calls.wait(time.monotonic() + LONG_S)
         assert called == ["before", "too"]
         driver.when_settled(record, lambda: called.append("after"))
         assert called == ["before", "too", "after"]
@@ -743,7 +743,7 @@ class TestOutcomes:
         driver.when_settled(
             record, lambda: called.append(threading.current_thread().name)
         )
-        driver.outside.wait(time.monotonic() + LONG_S)
+        driver.app_calls.wait(time.monotonic() + LONG_S)
         assert called[3:] == ["kafkaguard-callbacks"]
 
     def test_a_wait_counts_what_is_left_of_its_own(self, build):

@@ -297,9 +297,9 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
                 break
             if not left:
                 self._callbacks.wait(seconds)
-        outside = self._driver.outside  # event hooks run before flush() returns
-        outside.start()
-        outside.wait(time.monotonic() + LEAST_S)
+        app_calls = self._driver.app_calls  # event hooks run before flush() returns
+        app_calls.start()
+        app_calls.wait(time.monotonic() + LEAST_S)
         return waiting
 
     def __len__(self) -> int:

@@ -229,8 +229,8 @@ class Sending:
                 is "raise".
         """
         topic, key, headers = record.topic, record.key, record.headers
-        outside = self._driver.outside
-        error = self._null_keys.error_of(outside, topic, key, headers, serializer)
+        app_calls = self._driver.app_calls
+        error = self._null_keys.error_of(app_calls, topic, key, headers, serializer)
         if error is not None:
             self._refused(error, record)
         return error is not None

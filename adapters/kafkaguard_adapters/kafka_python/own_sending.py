@@ -103,8 +103,8 @@ class OwnSending(Sending):
             self._wait_while_held(me, topic, None)
         if raw.key is not None or topic in self.null_keys_allowed:
             return None
-        outside = self.driver.outside
-        refused = self.null_keys.error_of(outside, topic, None, raw.headers)
+        app_calls = self.driver.app_calls
+        refused = self.null_keys.error_of(app_calls, topic, None, raw.headers)
         if refused is None:
             return None
         self.transactions.spoil(refused)

@@ -152,7 +152,7 @@ class Sending:
             if (key is None or self.serializes) and topic not in self.null_keys_allowed:
                 serializer = self.shell.producer.config["key_serializer"]
                 refused = self.null_keys.error_of(
-                    self.driver.outside, topic, key, headers, serializer, timeout
+                    self.driver.app_calls, topic, key, headers, serializer, timeout
                 )
                 if refused is not None:
                     self.transactions.spoil(refused)

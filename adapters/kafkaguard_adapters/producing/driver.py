@@ -17,10 +17,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard._delivery import commands as c
+from kafkaguard_adapters.producing.application_calls import ApplicationCalls
 from kafkaguard_adapters.producing.driver_base import DriverBase
 from kafkaguard_adapters.producing.executions import HandedOver, execution_of
 from kafkaguard_adapters.producing.lanes import Lane
-from kafkaguard_adapters.producing.outside import Outside
 from kafkaguard_adapters.producing.watch import Watch
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class ThreadDriver(DriverBase):
             lock. Without it are only the reads of one value: ``holds``, ``on_reject``,
             ``keeps``, ``seconds``, ``is_troubled``, ``failed_and_open``, ``has_gap``,
             ``transactions_ended`` and ``transaction_failure``.
-        outside: Calls the application's code.
+        app_calls: Calls the application's code.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class ThreadDriver(DriverBase):
     ) -> None:
         super().__init__(shell, wish, view)
         self._shell: ProducerShell = shell
-        self.outside = Outside(wish.on_event)
+        self.app_calls = ApplicationCalls(wish.on_event)
         self._barrier = barrier
         #: The lock around the machine; notified when the machine has changed.
         self._changed = threading.Condition()
@@ -108,7 +108,7 @@ class ThreadDriver(DriverBase):
                 self._queue(commands)
             self._changed.notify_all()
         if commands:
-            self.outside.start()
+            self.app_calls.start()
 
     def _failed(self, batch: Batch, refusals: Sequence[Refusal]) -> None:
         with self._changed:
@@ -118,7 +118,7 @@ class ThreadDriver(DriverBase):
                     self._shell.attach(refusal.token, record)
             self._queue(commands)
             self._changed.notify_all()
-        self.outside.start()
+        self.app_calls.start()
 
     def _died(self, cause: BaseException, place: Place | None) -> None:
         self._report_fact(self.machine.died, cause, place, _now())
@@ -129,7 +129,7 @@ class ThreadDriver(DriverBase):
         with self._changed:
             self._queue(fact(*what))
             self._changed.notify_all()
-        self.outside.start()
+        self.app_calls.start()
 
     # --- facts from a send, in the application's thread ---------------------------
 
@@ -144,13 +144,13 @@ class ThreadDriver(DriverBase):
             self._shell.attach(token, record)
             self._queue(commands)
             self._changed.notify_all()
-        self.outside.work_here()
+        self.app_calls.work_here()
 
     def raised(self, error: KafkaGuardError) -> None:
         """Report that ``send`` raises an error."""
         with self._changed:
             self._queue(self.machine.raised(error))
-        self.outside.work_here()
+        self.app_calls.work_here()
 
     def spoil_transaction(self, error: KafkaGuardError, number: int) -> None:
         """Report that a record of a transaction was never handed over.
@@ -172,9 +172,9 @@ class ThreadDriver(DriverBase):
                 case c.Settle(record):
                     self._settle(record)
                 case c.Tell(event):
-                    self.outside.event(event)
+                    self.app_calls.event(event)
                 case c.Warn(text):
-                    self.outside.warn(text)
+                    self.app_calls.warn(text)
                 case c.ForgetFacts(topic):
                     self._cache.drop(topic)
                 case c.FreeSends():
@@ -186,7 +186,7 @@ class ThreadDriver(DriverBase):
     def _settle(self, record: Record) -> None:
         self._shell.settle(record)
         for call in record.shell or ():
-            self.outside.put(call)
+            self.app_calls.put(call)
 
     def _lane_of(self, command: c.Command) -> Lane:
         """Return the thread for a command; quick commands wait for no long ones."""
@@ -330,7 +330,7 @@ class ThreadDriver(DriverBase):
                         self._queue(self.machine.wanted(_now()))
             finally:
                 self._waiting_sends -= 1
-        self.outside.start()
+        self.app_calls.start()
 
     # --- the application waits ----------------------------------------------------
 
@@ -347,8 +347,8 @@ class ThreadDriver(DriverBase):
         if is_open:
             return
         if self._shell.is_own_thread():
-            self.outside.put(call)
-            self.outside.start()
+            self.app_calls.put(call)
+            self.app_calls.start()
         else:
             call()
 
@@ -381,8 +381,8 @@ class ThreadDriver(DriverBase):
         with self._shell.sending_now():
             self._shell.await_batches(work.batches, deadline)
             left = self._wait_for_outcomes(work, deadline)
-        self.outside.start()
-        self.outside.wait(deadline)
+        self.app_calls.start()
+        self.app_calls.wait(deadline)
         return left
 
     def _wait_for_outcomes(self, work: Work, deadline: float) -> int:
@@ -409,7 +409,7 @@ class ThreadDriver(DriverBase):
         why = "the producer was closed before it was confirmed"
         self._report_fact(self.machine.settle_all, why, _now())
         self.watch.stop()
-        self.outside.wait(deadline)
+        self.app_calls.wait(deadline)
         self._retiring.wait(deadline)
 
     def pending(self) -> int:
@@ -476,8 +476,8 @@ class ThreadDriver(DriverBase):
             time.sleep(_REST_S)
 
     def _fault(self, what: str, error: BaseException) -> None:
-        self.outside.failed(what, error)
-        self.outside.start()
+        self.app_calls.failed(what, error)
+        self.app_calls.start()
 
     def _weakly(self, method: Callable[..., None]) -> Callable[..., None]:
         """Wrap a method for the client: no strong reference to the driver, no raise."""

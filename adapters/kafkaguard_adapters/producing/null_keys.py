@@ -11,7 +11,7 @@ from kafkaguard.errors import InvalidRecordError, InvalidRecordKeyError
 
 if TYPE_CHECKING:
     from kafkaguard_adapters.client_errors import ClientErrors
-    from kafkaguard_adapters.producing.outside import Outside
+    from kafkaguard_adapters.producing.application_calls import ApplicationCalls
     from kafkaguard_policies import RetryPolicy
 
 _Lookup = TypeVar("_Lookup")
@@ -117,7 +117,9 @@ class AwaitedNullKeyCheck(_Check[AwaitedFactsLookup]):
 class NullKeyCheck(_Check[TopicFactsLookup]):
     """Refuses records without a key for compacted topics."""
 
-    def error_of(self, outside: Outside, *record: Any) -> InvalidRecordKeyError | None:
+    def error_of(
+        self, app_calls: ApplicationCalls, *record: Any
+    ) -> InvalidRecordKeyError | None:
         """Return the error that :meth:`check` raises for a record, or None.
 
         Any other exception is logged: a bug of the guard must not fail a send.
@@ -128,8 +130,8 @@ class NullKeyCheck(_Check[TopicFactsLookup]):
             return error
         except Exception as error:  # noqa: BLE001 - see above
             text = "the check for a null key failed; the record is sent"
-            outside.failed(text, error)
-            outside.work_here()
+            app_calls.failed(text, error)
+            app_calls.work_here()
         return None
 
     def check(

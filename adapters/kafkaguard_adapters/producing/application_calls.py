@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("kafkaguard.producer")
 
 
-class Outside(Lane):
+class ApplicationCalls(Lane):
     """Calls hooks, callbacks and logging handlers, one after the other.
 
     Args:
