@@ -36,14 +36,14 @@ class Shared(NamedTuple):
         budget: Limits the load that retries add to the cluster; None: no limit.
         breaker: The circuit breaker of the cluster; None: there is none.
         pauses: Whether records wait while the breaker is open. If False, they fail.
-        seconds: The longest time that the policy tries one record, in all.
+        longest_s: The longest time that the policy tries one record, in all.
         random: Returns random numbers from 0 to below 1.
     """
 
     budget: RetryBudget | None = None
     breaker: CircuitBreaker | None = None
     pauses: bool = True
-    seconds: float = 0.0
+    longest_s: float = 0.0
     random: Callable[[], float] = random
 
 
@@ -75,9 +75,9 @@ class Attempts:
         self._topic = ""
 
     @property
-    def seconds(self) -> float:
+    def longest_s(self) -> float:
         """The longest time that the policy tries a record; 0: only the client tries."""
-        return 0.0 if self._is_off else self._shared.seconds
+        return 0.0 if self._is_off else self._shared.longest_s
 
     def allows(self, ruling: Ruling) -> bool:
         """Return whether the policy has attempts after the client's time is over."""

@@ -837,9 +837,9 @@ class DeliveryMachine:
         return self.left(self.open_work())
 
     @property
-    def seconds(self) -> float:
+    def longest_s(self) -> float:
         """The longest time in seconds until a record's outcome, without a margin."""
-        return self._traits.delivery_timeout + self._attempts.seconds
+        return self._traits.delivery_timeout + self._attempts.longest_s
 
     @property
     def is_troubled(self) -> bool:

@@ -175,10 +175,10 @@ class TestAsked:
 
     def test_the_longest_time_is_that_of_the_client_and_of_the_policy(self):
         """Without attempts of the policy, only the client's."""
-        assert machine_of().seconds == 30.0
-        assert machine_of(None, Shared(seconds=70.0)).seconds == 100.0
+        assert machine_of().longest_s == 30.0
+        assert machine_of(None, Shared(longest_s=70.0)).longest_s == 100.0
         is_final = {"transactional": True}
-        assert machine_of(None, Shared(seconds=70.0), **is_final).seconds == 30.0
+        assert machine_of(None, Shared(longest_s=70.0), **is_final).longest_s == 30.0
 
     def test_a_batch_whose_time_is_over_is_given_up(self):
         """A stuck client is replaced, too; one that waits for a leader is not."""

@@ -363,7 +363,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
         send_errors.check_timeout("flush", timeout)
         self._check_process()
         if timeout is None:
-            timeout = self._driver.machine.seconds + MARGIN_S
+            timeout = self._driver.machine.longest_s + MARGIN_S
         return self._report(await self._driver.wait(time.monotonic() + timeout))
 
     def report(self) -> DeliveryReport:

@@ -57,10 +57,10 @@ async def ask(
         resources=[(_TOPIC, topic, list(NAMES)) for topic in topics]
     )
     answer = await cluster.ask(request, None, deadline)
-    return {each.resource_name: _told(each, cluster) for each in answer.results}
+    return {each.resource_name: _settings_of(each, cluster) for each in answer.results}
 
 
-def _told(
+def _settings_of(
     result: DescribedConfigs, cluster: Cluster
 ) -> TopicSettings | KafkaGuardError:
     code, topic = result.error_code, result.resource_name

@@ -151,7 +151,7 @@ class GuardedProducer(ClusterCalls, GuardedClient):
         if reading.is_sender_thread(self._shell.producer):
             raise send_errors.waits_for_itself(errors, "flush")
         if timeout is None:
-            timeout = self._driver.machine.seconds + FLUSH_MARGIN_S
+            timeout = self._driver.machine.longest_s + FLUSH_MARGIN_S
         return self._report(self._driver.wait(time.monotonic() + timeout))
 
     def close(

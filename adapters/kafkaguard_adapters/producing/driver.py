@@ -56,7 +56,7 @@ class ThreadDriver(DriverBase):
     Attributes:
         machine: The state machine. All methods that report a fact are called under the
             lock. Without it are only the reads of one value: ``holds``, ``on_reject``,
-            ``keeps``, ``seconds``, ``is_troubled``, ``failed_and_open``, ``has_gap``,
+            ``keeps``, ``longest_s``, ``is_troubled``, ``failed_and_open``, ``has_gap``,
             ``transactions_ended`` and ``transaction_failure``.
         app_calls: Calls the application's code.
     """

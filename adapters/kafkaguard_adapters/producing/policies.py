@@ -58,8 +58,8 @@ def shared_by(
     )
     breaker = None if policy.breaker is None else limits.breaker
     pauses = policy.breaker is not None and policy.breaker.when_open == "pause"
-    seconds = longest if longest < math.inf else 0.0
-    return Shared(limits.budget, breaker, pauses, seconds)
+    longest_s = longest if longest < math.inf else 0.0
+    return Shared(limits.budget, breaker, pauses, longest_s)
 
 
 def _of_overrides(policy: RetryPolicy, name: str) -> list[Any]:
