@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 #: Seconds without progress until a probe is made.
 PATIENCE_S: Final = 1.0
 #: The longest time in seconds between two probes of a reader without progress.
-GAP_S: Final = 30.0
+LONGEST_INTERVAL_S: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Reader:
 class _Watch:
     position: int | None
     due: float
-    gap: float = PATIENCE_S
+    interval: float = PATIENCE_S
     is_asked: bool = False
 
 
@@ -97,6 +97,6 @@ class StandingReaders:
         if watch is None:
             return False
         was_asked, watch.is_asked = watch.is_asked, False
-        watch.gap = min(watch.gap * 2, GAP_S)
-        watch.due = now + watch.gap
+        watch.interval = min(watch.interval * 2, LONGEST_INTERVAL_S)
+        watch.due = now + watch.interval
         return was_asked

@@ -13,7 +13,7 @@ from kafkaguard._cluster.reports import TopicPartition, make
 from kafkaguard._consuming import commands as c
 from kafkaguard._consuming import events as ev
 from kafkaguard._consuming.machine import FLOOR_S, ConsumerMachine, ReadRefusal
-from kafkaguard._consuming.standing import GAP_S, PATIENCE_S, Reader
+from kafkaguard._consuming.standing import LONGEST_INTERVAL_S, PATIENCE_S, Reader
 
 P = [TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)]
 CAP = 5.0
@@ -308,7 +308,7 @@ def test_probes_without_a_result_become_rare():
             asked.append(now)
             one.probed(P[0], None, now)
         now += 0.5
-    assert asked[-1] - asked[-2] == GAP_S
+    assert asked[-1] - asked[-2] == LONGEST_INTERVAL_S
     assert len(asked) < 12
 
 
