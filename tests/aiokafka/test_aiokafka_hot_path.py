@@ -39,7 +39,7 @@ class TestKnownTopics:
     async def test_both_ways_give_the_same_at_each_stage(
         self, kafka_cluster, kafka_topic
     ):
-        """A topic that is unknown, known, larger, expired, deleted and made again."""
+        """A topic that is unknown, known, larger, expired and deleted."""
         bare, producer = client_of(kafka_cluster), guard(client_of(kafka_cluster))
         admin = AIOKafkaAdminClient(bootstrap_servers=kafka_cluster.bootstrap_servers)
         await admin.start()
