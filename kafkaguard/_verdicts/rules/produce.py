@@ -234,8 +234,8 @@ RULES: tuple[Rule, ...] = (
     rule(
         "gave-up-waiting",
         Action.IN_DOUBT,
-        "the client stopped waiting: if the future or delivery report is still open, "
-        "wait for it; if not, treat the write as possibly done",
+        "the client stopped waiting: treat the write as possibly done, unless a future "
+        "or delivery report that is still open says more",
         on=(e.ClientTimeoutError,),
         apis=CHANGES,
         written="maybe",
