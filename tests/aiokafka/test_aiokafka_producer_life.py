@@ -444,6 +444,24 @@ class TestCalls:
                 found = await asyncio.gather(*await asyncio.gather(*sends))
             assert sorted(each.offset for each in found) == [1, 2, 3]
 
+    @pytest.mark.parametrize("idempotent", [True, False])
+    async def test_a_record_without_a_connection_is_sent_again(
+        self, kafka_topic, kafka_faults, idempotent
+    ):
+        """A silent broker accepts the connection and answers nothing: not in doubt."""
+        config = {"request_timeout_ms": 1_000, "enable_idempotence": idempotent}
+        async with guarded(kafka_faults, policy=PATIENT, **config) as producer:
+            await producer.send_and_wait(kafka_topic, b"1", b"k")
+            silent = kafka_faults.on("ApiVersions").drop()
+            for connection in list(producer.client.client._conns.values()):
+                connection.close()
+            future = await producer.send(kafka_topic, b"2", b"k")
+            await asyncio.wait([future], timeout=5)  # the client gives up after 3 s
+            silent.remove()
+            async with asyncio.timeout(LIMIT_S):
+                assert (await future).offset == 1
+        assert len(read(kafka_faults, kafka_topic)) == 2
+
     @pytest.mark.parametrize("way", ["send", "send_batch"])
     async def test_a_send_behind_a_batch_that_fails_does_not_fail_with_it(
         self, kafka_cluster, kafka_faults, way
