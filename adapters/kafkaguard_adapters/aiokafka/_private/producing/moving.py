@@ -689,7 +689,12 @@ async def close(producer: Any, within: float) -> None:
 
 
 def fail_metadata_waiters(producer: Any) -> None:
-    """Fail the calls that wait for metadata, because no task fetches it any more."""
+    """Fail the calls that wait for metadata, because no task fetches it any more.
+
+    They learn that the update under way has failed, and get the error when they ask
+    again. An error of that update itself would also reach futures that nobody awaits,
+    which asyncio logs.
+    """
     client = producer.client
 
     def ended() -> asyncio.Future[Any]:
@@ -701,5 +706,4 @@ def fail_metadata_waiters(producer: Any) -> None:
     client.force_metadata_update = ended
     waiting = client._md_update_fut
     if waiting is not None and not waiting.done():
-        waiting.set_exception(ProducerClosed("the producer has ended"))
-        forgive(waiting)
+        waiting.set_result(False)
