@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from aiokafka import errors as aiokafka_errors
 from kafkaguard import Action, DeliveryFailed, TopicFacts, errors, guard
 from kafkaguard._delivery.report import DeliveryReport, ForkedProducerError
 from kafkaguard._retries.events import WaitEvent
+from kafkaguard_adapters.aiokafka._private.producing import moving
 from kafkaguard_policies import StackingWarning
 from tests.contracts.attempts import PATIENT
 from tests.contracts.producer import COMPACTED, read, stale_topic
@@ -164,6 +166,20 @@ class TestStop:
         assert caught.value.report.delivered == caught.value.report.in_doubt == 1
         assert DeliveryReport() == await producer.stop()
         assert set() == other_tasks()
+
+    async def test_waiting_for_metadata_ends_without_a_log_of_asyncio(self, caplog):
+        """A lost connection asks for metadata, and nobody awaits that future."""
+        producer = AIOKafkaProducer(bootstrap_servers="127.0.0.1:1")
+        producer.client.force_metadata_update()
+        waiting = asyncio.create_task(producer.client._wait_on_metadata("t"))
+        await asyncio.sleep(0)
+        moving.fail_metadata_waiters(producer)
+        with pytest.raises(aiokafka_errors.ProducerClosed):
+            await waiting
+        del waiting
+        gc.collect()
+        assert [r.getMessage() for r in caplog.records if r.name == "asyncio"] == []
+        await producer.stop()
 
     async def test_a_cancelled_start_is_told_as_one(
         self, kafka_cluster, kafka_topic, monkeypatch
@@ -443,6 +459,24 @@ class TestCalls:
             async with asyncio.timeout(LIMIT_S / 2):
                 found = await asyncio.gather(*await asyncio.gather(*sends))
             assert sorted(each.offset for each in found) == [1, 2, 3]
+
+    @pytest.mark.parametrize("idempotent", [True, False])
+    async def test_a_record_without_a_connection_is_sent_again(
+        self, kafka_topic, kafka_faults, idempotent
+    ):
+        """A silent broker accepts the connection and answers nothing: not in doubt."""
+        config = {"request_timeout_ms": 1_000, "enable_idempotence": idempotent}
+        async with guarded(kafka_faults, policy=PATIENT, **config) as producer:
+            await producer.send_and_wait(kafka_topic, b"1", b"k")
+            silent = kafka_faults.on("ApiVersions").drop()
+            for connection in list(producer.client.client._conns.values()):
+                connection.close()
+            future = await producer.send(kafka_topic, b"2", b"k")
+            await asyncio.wait([future], timeout=5)  # the client gives up after 3 s
+            silent.remove()
+            async with asyncio.timeout(LIMIT_S):
+                assert (await future).offset == 1
+        assert len(read(kafka_faults, kafka_topic)) == 2
 
     @pytest.mark.parametrize("way", ["send", "send_batch"])
     async def test_a_send_behind_a_batch_that_fails_does_not_fail_with_it(

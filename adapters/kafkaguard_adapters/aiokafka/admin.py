@@ -29,6 +29,7 @@ class GuardedAdmin(AsyncClusterCalls, StandIn):
     """
 
     _ends_with = "close"
+    _kind = "admin client"
 
     def __getattr__(self, name: str) -> Any:
         """Delegate everything else to the client."""
@@ -52,11 +53,13 @@ class GuardedAdmin(AsyncClusterCalls, StandIn):
 
         Raises:
             ClientClosedError: The client was closed, or its start failed.
-            ClientStateError: The client was not started.
+            ClientStateError: The client was not started, or belongs to another event
+                loop.
         """
         if self.is_ended:
             text = f"the admin client {self.how_it_ended}; nothing was asked"
             raise errors.make(ClientClosedError, text, theirs=IllegalStateError)
+        self._check_loop()
         if not getattr(self.client, "_started", True):
             text = "the admin client was not started: await admin.start() first"
             raise errors.make(ClientStateError, text, theirs=IllegalStateError)

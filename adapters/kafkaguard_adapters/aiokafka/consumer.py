@@ -36,7 +36,7 @@ from kafkaguard_adapters.aiokafka._private.consuming.reading import (
     Reading,
     translated,
 )
-from kafkaguard_adapters.aiokafka.errors import complete_table, errors, wrong_loop
+from kafkaguard_adapters.aiokafka.errors import complete_table, errors
 from kafkaguard_adapters.aiokafka.settings import consumer_config_of
 from kafkaguard_adapters.aiokafka.stand_in import StandIn
 from kafkaguard_adapters.aiokafka.view import view_of
@@ -151,6 +151,7 @@ class GuardedConsumer(ForkSafe, StandIn):
     """
 
     client: Client
+    _kind = "consumer"
 
     def __init__(
         self,
@@ -225,12 +226,19 @@ class GuardedConsumer(ForkSafe, StandIn):
             self._committing = Committing(self.client, self._note_commit)
 
     async def stop(self) -> None:
-        """Close the guard's own connections, then the client, within 30 s."""
+        """Close the guard's own connections, then the client, within 30 s.
+
+        Raises:
+            ClientStateError: Another event loop than the consumer's runs. Nothing was
+                closed.
+            ClientTimeoutError: The client has not closed within 30 s.
+        """
         await self._end()
 
     async def _end(self) -> None:
         if self.is_forked:
             return
+        self._check_loop()
         self._reads = _CheckedReads(self)
         if self._driver is not None:
             self._driver.close()
@@ -259,10 +267,6 @@ class GuardedConsumer(ForkSafe, StandIn):
             f"the consumer {self.how_it_ended}; {consequence}",
             theirs=ConsumerStoppedError,
         )
-
-    def _check_loop(self) -> None:
-        if get_running_loop() is not self._loop:
-            raise wrong_loop("consumer")
 
     # --- polling ----------------------------------------------------------------------
 

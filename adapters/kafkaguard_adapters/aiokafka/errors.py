@@ -80,7 +80,7 @@ def wrong_loop(kind: str) -> KafkaGuardError:
     """Return the error of a call from another event loop than the client's.
 
     Args:
-        kind: What kind of client it is: a producer or a consumer.
+        kind: What kind of client it is, such as ``"producer"``.
     """
     return errors.make(
         ClientStateError,

@@ -21,7 +21,7 @@ from kafkaguard.errors import (
     KafkaGuardError,
 )
 from kafkaguard_adapters.aiokafka._private.producing import moving, reading
-from kafkaguard_adapters.aiokafka.errors import complete_table, errors, wrong_loop
+from kafkaguard_adapters.aiokafka.errors import complete_table, errors
 from kafkaguard_adapters.aiokafka.own_sending import OwnSending
 from kafkaguard_adapters.aiokafka.sending import Sending, topic_of
 from kafkaguard_adapters.aiokafka.shell import AIOKafkaShell
@@ -68,6 +68,8 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
         ClientConfigurationError: The policy does not suit a transactional producer.
         TypeError: The producer is guarded already.
     """
+
+    _kind = "producer"
 
     def __init__(self, producer: Any, wish: Wish) -> None:
         if reading.is_guarded(producer):
@@ -240,8 +242,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
                 theirs=IllegalStateError,
                 verdict=OF_PARENT,
             )
-        if get_running_loop() is not self._loop:
-            raise wrong_loop("producer")
+        self._check_loop()
 
     def _closed(self, consequence: str) -> KafkaGuardError:
         return errors.make(

@@ -31,6 +31,8 @@ class PublicProducer(AsyncClusterCalls, StandIn):
         wish: What ``guard()`` was told.
     """
 
+    _kind = "producer"
+
     def __init__(self, producer: Any, wish: Wish) -> None:
         super().__init__(producer, view_of(producer, wish.config, wish.cache))
         complete_table()
@@ -81,8 +83,10 @@ class PublicProducer(AsyncClusterCalls, StandIn):
         if self.is_ended:
             error = self.cluster_view.closed("nothing was sent")
             raise recast(error, ProducerClosed)
+        self._check_loop()
 
     async def stop(self) -> None:
         """Close the guard's own connections, then the client, within 30 s."""
+        self._check_loop()
         self._lookup.close()
         await self._end()

@@ -13,6 +13,7 @@ from kafkaguard_adapters.wire.settings import (
 )
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Mapping
 
     from kafkaguard._cluster.reports import Make
@@ -44,6 +45,15 @@ def config_of(client: Any) -> dict[str, Any]:
     """Read the settings that a producer, consumer or admin was made with."""
     inner = getattr(client, "_client", None) or client.client
     return {name: getattr(inner, f"_{name}") for name in _READ}
+
+
+def loop_of(client: Any) -> asyncio.AbstractEventLoop | None:
+    """Return the event loop that a producer, consumer or admin belongs to.
+
+    None: this version of aiokafka does not show it.
+    """
+    inner = getattr(client, "_client", None) or client.client
+    return getattr(inner, "_loop", None)
 
 
 def consumer_config_of(consumer: Any) -> dict[str, Any]:

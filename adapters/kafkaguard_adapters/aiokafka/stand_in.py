@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from asyncio import get_running_loop
+
 from aiokafka.errors import KafkaError
 
-from kafkaguard_adapters.aiokafka.errors import errors
+from kafkaguard_adapters.aiokafka.errors import errors, wrong_loop
+from kafkaguard_adapters.aiokafka.settings import loop_of
 from kafkaguard_adapters.stand_in import GuardedAsyncClient
 
 
@@ -13,3 +16,27 @@ class StandIn(GuardedAsyncClient):
 
     _client_error = KafkaError
     _translate = staticmethod(errors.translate)
+    #: What error texts call the client.
+    _kind: str
+
+    def _check_loop(self) -> None:
+        """Refuse a call from another event loop than the client's, unless it is closed.
+
+        Raises:
+            ClientStateError: Another event loop runs. Nothing was done.
+        """
+        if self.cluster_view.is_closed:
+            return
+        loop = loop_of(self.client)
+        if loop is not None and get_running_loop() is not loop:
+            raise wrong_loop(self._kind)
+
+    async def _end(self) -> None:
+        """Close the guard's connections, then the client, in the client's own loop.
+
+        Raises:
+            KafkaGuardError: The client has not closed within 30 s, or another event
+                loop runs: the client would close by half, and leave tasks behind.
+        """
+        self._check_loop()
+        await super()._end()

@@ -107,6 +107,7 @@ class Hooks:
         self.add_batch: Add = accumulator.add_batch
         self._reenqueue = accumulator.reenqueue
         self._send_produce_req = producer._sender._send_produce_req
+        self._client = producer.client
         self._send = producer.client.send
         accumulator._append_batch = self.append_batch
         accumulator.add_message = gate.adding(self.add)
@@ -155,7 +156,12 @@ class Hooks:
             return await self._end(node_id, request, group)
         if type(request) is not ProduceRequest:
             return await self._send(node_id, request, group=group)
-        batches = self._batches_of(request)
+        sources = self._batches_of(request)
+        await self._connect(node_id, group)
+        if any(source.future.done() for source in sources):
+            # They may have been sent again. The client queues the others again.
+            raise NodeNotReadyError("batches of the request were given up meanwhile")
+        batches = {source.tp: followed for source, followed in sources.items()}
         for batch in batches.values():
             batch.went()
         try:
@@ -164,15 +170,25 @@ class Hooks:
             for batch in batches.values():
                 batch.was_not_sent()
             raise
-        if response is not None and batches:
-            for topic, partitions in response.topics:
-                for partition, code, *_ in partitions:
-                    if (topic, partition) in batches:
-                        batches[topic, partition].was_answered(code)
+        if response is not None:
+            _note_answers(response, batches)
         return response
+
+    async def _connect(self, node_id: Any, group: Any) -> None:
+        """Wait for the connection before a request, which counts as sent after it.
+
+        A silent broker lets the client wait for ``request_timeout_ms``. With an open
+        connection, the client's own ``send`` writes the request without waiting.
+
+        Raises:
+            NodeNotReadyError: There is no connection; the request was not sent.
+        """
+        if not await self._client.ready(node_id, group=group):
+            raise NodeNotReadyError(f"no connection to node {node_id}")
 
     async def _end(self, node_id: Any, request: Any, group: Any) -> Any:
         """End a transaction, and record whether the answer was lost."""
+        await self._connect(node_id, group)
         try:
             return await self._send(node_id, request, group=group)
         except NodeNotReadyError:
@@ -181,15 +197,23 @@ class Hooks:
             self.lost_end = True
             raise
 
-    def _batches_of(self, request: Any) -> dict[tuple[str, int], Followed]:
-        """Find the batches of a request among those in flight, one for a partition."""
+    def _batches_of(self, request: Any) -> dict[Any, Followed]:
+        """Find the batches of a request among the pending ones, one for a partition."""
         wanted = {(topic, p) for topic, parts in request._topics for p, _ in parts}
         known = self.followed
         return {
-            batch.tp: known[batch]
+            batch: known[batch]
             for batch in self._accumulator._pending_batches
             if batch.tp in wanted and batch in known
         }
+
+
+def _note_answers(response: Any, batches: dict[Any, Followed]) -> None:
+    """Report the answer for each batch of a Produce request, by its partition."""
+    for topic, partitions in response.topics:
+        for partition, code, *_ in partitions:
+            if (topic, partition) in batches:
+                batches[topic, partition].was_answered(code)
 
 
 class _BatchHooks:
@@ -665,7 +689,12 @@ async def close(producer: Any, within: float) -> None:
 
 
 def fail_metadata_waiters(producer: Any) -> None:
-    """Fail the calls that wait for metadata, because no task fetches it any more."""
+    """Fail the calls that wait for metadata, because no task fetches it any more.
+
+    They learn that the update under way has failed, and get the error when they ask
+    again. An error of that update itself would also reach futures that nobody awaits,
+    which asyncio logs.
+    """
     client = producer.client
 
     def ended() -> asyncio.Future[Any]:
@@ -677,5 +706,4 @@ def fail_metadata_waiters(producer: Any) -> None:
     client.force_metadata_update = ended
     waiting = client._md_update_fut
     if waiting is not None and not waiting.done():
-        waiting.set_exception(ProducerClosed("the producer has ended"))
-        forgive(waiting)
+        waiting.set_result(False)

@@ -61,6 +61,7 @@ USED = {
         "_md_update_fut",
         "close",
         "cluster",
+        "ready",
     ),
     "ProduceRequest": ("_topics",),
     "TransactionManager": (

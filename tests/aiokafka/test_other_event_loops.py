@@ -1,0 +1,50 @@
+"""Guarded clients of aiokafka in another event loop than their own."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from aiokafka.admin import AIOKafkaAdminClient
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from kafkaguard import errors, guard
+from kafkaguard_adapters.aiokafka._private.producing import names
+
+NOWHERE = "127.0.0.1:1"
+
+
+async def build(kind):
+    """Build a client in the loop that runs, and guard it."""
+    return guard(kind(bootstrap_servers=NOWHERE))
+
+
+def check(kind, end):
+    """Try to close a client in another loop, then close it in its own."""
+    with asyncio.Runner() as runner:
+        client = runner.run(build(kind))
+        with pytest.raises(errors.ClientStateError, match="another event loop"):
+            asyncio.run(end(client))
+        assert not client.cluster_view.is_closed
+        runner.run(end(client))
+        assert client.cluster_view.is_closed
+        asyncio.run(end(client))  # nothing is left to do
+
+
+@pytest.mark.filterwarnings("ignore::kafkaguard_policies.StackingWarning")
+@pytest.mark.parametrize("kind", [AIOKafkaConsumer, AIOKafkaProducer])
+def test_stop_in_another_loop_closes_nothing(kind):
+    """The client alone would be closed by half, and keep its tasks."""
+    check(kind, lambda client: client.stop())
+
+
+def test_close_of_an_admin_client_in_another_loop_closes_nothing():
+    """As for the other clients."""
+    check(AIOKafkaAdminClient, lambda client: client.close())
+
+
+@pytest.mark.filterwarnings("ignore::kafkaguard_policies.StackingWarning")
+def test_a_producer_with_other_private_names_refuses_it_too(monkeypatch):
+    """It is guarded by its public methods only."""
+    monkeypatch.setitem(names.USED, "Sender", ("no_such_name",))
+    check(AIOKafkaProducer, lambda client: client.stop())
