@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError
 
+from kafkaguard.errors import ClientStateError
+from kafkaguard_adapters.confluent.errors import errors
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -62,8 +65,8 @@ class Callbacks:
     Attributes:
         is_direct: Whether a report of the client may call the callback at once: the
             application polls, and the queue is empty.
-        polling: Idents of the threads that are inside a poll of the client. The client
-            crashes if a callback polls it again.
+        polling: Idents of the threads that are inside a poll of the client. A call in a
+            callback that polls the client again, or waits in it, aborts the process.
     """
 
     def __init__(self, on_error: Callable[[BaseException], object]) -> None:
@@ -125,6 +128,29 @@ class Callbacks:
             raise
         except BaseException as error:  # noqa: BLE001 - SystemExit must not lose a report
             self.on_error(error)
+
+    @contextmanager
+    def inside_client(self) -> Iterator[None]:
+        """Note that this thread polls the client; polls are not nested."""
+        me = threading.get_ident()
+        self.polling.add(me)
+        try:
+            yield
+        finally:
+            self.polling.discard(me)
+
+    def refuse_inside(self, method: str) -> None:
+        """Refuse a call that would abort the process, because it is in a callback.
+
+        Raises:
+            ClientStateError: This thread is inside a poll of the client.
+        """
+        if threading.get_ident() in self.polling:
+            raise errors.make(
+                ClientStateError,
+                f"{method}() in a callback did nothing: confluent-kafka would abort "
+                "the process. Call it after poll() or flush(), or in another thread",
+            )
 
     @contextmanager
     def diverted(self) -> Iterator[None]:

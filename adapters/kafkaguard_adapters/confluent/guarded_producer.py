@@ -350,7 +350,9 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
 
         Raises:
             ClientClosedError: The producer was closed.
+            ClientStateError: The call is in a callback.
         """
+        self._callbacks.refuse_inside("list_topics")
         with _translating_closed():
             return self.client.list_topics(*args, **kwargs)
 
@@ -359,7 +361,9 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
 
         Raises:
             ClientClosedError: The producer was closed.
+            ClientStateError: The call is in a callback.
         """
+        self._callbacks.refuse_inside("set_sasl_credentials")
         with _translating_closed():
             self.client.set_sasl_credentials(username, password)
 

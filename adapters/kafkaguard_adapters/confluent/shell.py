@@ -11,7 +11,7 @@ import itertools
 import logging
 import threading
 import time
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -397,7 +397,8 @@ class ConfluentShell(ReportingShell):
         """Serve reports; return the client's result, or 0 if the call fails."""
         client = self.client
         try:
-            return serve(client)
+            with self.callbacks.inside_client():
+                return serve(client)
         except KafkaException as error:
             self.report_if_dead(client, error)
         except RuntimeError as error:  # the application has closed it
@@ -615,12 +616,25 @@ class ConfluentShell(ReportingShell):
         return _missing(error, topic, partition, self._partitions(topic))
 
     def _partitions(self, topic: str) -> Collection[int] | None:
-        """Ask a broker for the partitions of a topic; None: no answer."""
-        try:
-            found = self.client.list_topics(topic, timeout=ASK_S).topics[topic]
-        except KafkaException:
-            return None
-        return found.partitions or None
+        """Ask a broker for the partitions of a topic; None: no answer.
+
+        The client is called in another thread: this one may be inside a callback of the
+        client, and such a call in there would abort the process.
+        """
+        found: list[Collection[int]] = []
+
+        def ask(client: Any) -> None:
+            with suppress(KafkaException, RuntimeError):  # RuntimeError: it is closed
+                topics = client.list_topics(topic, timeout=ASK_S).topics
+                found.append(topics[topic].partitions)
+
+        thread = threading.Thread(
+            target=ask, args=(self.client,), name="kafkaguard-ask", daemon=True
+        )
+        with suppress(RuntimeError):  # no thread can start while Python exits
+            thread.start()
+            thread.join()
+        return next(iter(found), None) or None
 
     def explained(self, error: KafkaGuardError) -> KafkaGuardError:
         """Return why the client could not connect: the wrong setting, or the error."""

@@ -151,6 +151,7 @@ class Transactions:
         Raises:
             KafkaGuardError: The ``transactional.id`` was not taken over.
         """
+        self._refuse_inside(INIT)
         try:
             with self._judging(INIT):
                 self._shell.client.init_transactions(self._seconds(timeout))
@@ -179,6 +180,7 @@ class Transactions:
         Raises:
             KafkaGuardError: The offsets were not added.
         """
+        self._refuse_inside(OFFSETS)
         with self._judging(OFFSETS):
             self._shell.client.send_offsets_to_transaction(
                 offsets, group, self._seconds(timeout)
@@ -190,6 +192,7 @@ class Transactions:
         Raises:
             KafkaGuardError: The verdict says whether to abort or to call again.
         """
+        self._refuse_inside(COMMIT)
         limit = self._limit_of(timeout)
         end = time.monotonic() + limit.seconds
         self._await_records(end, limit)
@@ -207,6 +210,7 @@ class Transactions:
         Raises:
             KafkaGuardError: The abort failed. RECREATE: a repeated call does not help.
         """
+        self._refuse_inside(ABORT)
         self._abort(self._limit_of(timeout))
         self._ended()
 
@@ -216,6 +220,9 @@ class Transactions:
             self._shell.client.abort_transaction(max(0.0, end - time.monotonic()))
         self._serve_records(end)
         self._has_gap = self._has_gap or self._driver.machine.has_gap
+
+    def _refuse_inside(self, call: Call) -> None:
+        self._shell.callbacks.refuse_inside(call.method)
 
     def _ended(self) -> None:
         self._driver.transaction_ended()
@@ -287,6 +294,7 @@ class Transactions:
                 "another one: build a new producer with the same transactional.id, or "
                 "use guard(factory=..., config={...}), which builds it",
             )
+        self._refuse_inside(BEGIN)
         self._driver.recreated()
         with self._judging(INIT):
             self._shell.renew(lambda new: new.init_transactions(self._limit.seconds))
