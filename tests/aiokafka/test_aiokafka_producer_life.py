@@ -77,8 +77,12 @@ class TestStart:
         for _ in range(2):
             with pytest.raises(aiokafka_errors.KafkaConnectionError):
                 await producer.start()
-        with pytest.raises(errors.ClientStateError, match="did not start"):
+        with pytest.raises(errors.ClientStateError, match="did not start") as caught:
             await producer.send(kafka_topic, b"v")
+        said = str(caught.value)
+        assert said.count(" -> ") == 1, said  # one advice, without that of the cause
+        assert "CLIENT_NOT_CONNECTED: " in said
+        assert said.endswith("CONFIGURE: start the client, then make the same call")
         assert DeliveryReport() == await producer.stop()
         assert set() == other_tasks()
 
