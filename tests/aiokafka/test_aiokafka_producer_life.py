@@ -464,12 +464,11 @@ class TestCalls:
                 found = await asyncio.gather(*await asyncio.gather(*sends))
             assert sorted(each.offset for each in found) == [1, 2, 3]
 
-    @pytest.mark.parametrize("idempotent", [True, False])
     async def test_a_record_without_a_connection_is_sent_again(
-        self, kafka_topic, kafka_faults, idempotent
+        self, kafka_topic, kafka_faults
     ):
         """A silent broker accepts the connection and answers nothing: not in doubt."""
-        config = {"request_timeout_ms": 1_000, "enable_idempotence": idempotent}
+        config = {"request_timeout_ms": 1_000}
         async with guarded(kafka_faults, policy=PATIENT, **config) as producer:
             await producer.send_and_wait(kafka_topic, b"1", b"k")
             silent = kafka_faults.on("ApiVersions").drop()
