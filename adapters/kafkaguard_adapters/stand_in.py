@@ -170,9 +170,7 @@ class GuardedAsyncClient(AsyncReportCalls, StandIn):
         """The error text for calls of a client that has ended; it says what to do."""
         if self.cluster_view.is_closed:
             return "was closed: build a new one"
-        return (
-            "did not start: correct the cause that start() raised, and start it again"
-        )
+        return "did not start: correct the cause that start() raised"
 
     async def __aexit__(self, *raised: object) -> None:
         """Close the guarded client; an exception of the block has priority."""

@@ -16,7 +16,7 @@ from kafka.admin import NewPartitions, NewTopic
 from kafka.errors import KafkaError
 
 from aiokafka import AIOKafkaConsumer
-from kafkaguard import errors, guard, load_policy, retry
+from kafkaguard import Action, errors, guard, load_policy, retry
 from kafkaguard_adapters import admin_calls
 from kafkaguard_adapters.kafka_python.errors import errors as python_errors
 from tests.contracts.producer import until
@@ -187,3 +187,5 @@ async def test_failed_start_is_not_told_as_an_end(build):
     ) as caught:
         await ask()
     assert "was closed" not in str(caught.value)
+    assert "build" not in str(caught.value)
+    assert caught.value.verdict.action is Action.CONFIGURE

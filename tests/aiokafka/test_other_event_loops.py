@@ -8,7 +8,7 @@ import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from kafkaguard import errors, guard
+from kafkaguard import Action, errors, guard
 from kafkaguard_adapters.aiokafka._private.producing import names
 
 NOWHERE = "127.0.0.1:1"
@@ -23,8 +23,9 @@ def check(kind, end):
     """Try to close a client in another loop, then close it in its own."""
     with asyncio.Runner() as runner:
         client = runner.run(build(kind))
-        with pytest.raises(errors.ClientStateError, match="another event loop"):
+        with pytest.raises(errors.ClientStateError, match="another event loop") as told:
             asyncio.run(end(client))
+        assert told.value.verdict.action is Action.CONFIGURE
         assert not client.cluster_view.is_closed
         runner.run(end(client))
         assert client.cluster_view.is_closed
@@ -48,3 +49,16 @@ def test_a_producer_with_other_private_names_refuses_it_too(monkeypatch):
     """It is guarded by its public methods only."""
     monkeypatch.setitem(names.USED, "Sender", ("no_such_name",))
     check(AIOKafkaProducer, lambda client: client.stop())
+
+
+@pytest.mark.filterwarnings("ignore::kafkaguard_policies.StackingWarning")
+async def test_a_producer_with_other_private_names_may_be_started_again(monkeypatch):
+    """It is not told as a client that was closed."""
+    monkeypatch.setitem(names.USED, "Sender", ("no_such_name",))
+    producer = await build(AIOKafkaProducer)
+    with pytest.raises(errors.ClientNotConnectedError):
+        await producer.start()
+    with pytest.raises(errors.ClientClosedError, match="did not start") as caught:
+        await producer.send("t", b"v", b"k")
+    assert caught.value.verdict.action is Action.CONFIGURE
+    await producer.stop()

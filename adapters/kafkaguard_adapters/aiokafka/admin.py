@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka.errors import IllegalStateError, KafkaError
 
-from kafkaguard.errors import ClientClosedError, ClientStateError
+from kafkaguard.errors import ClientStateError
 from kafkaguard_adapters import admin_calls
-from kafkaguard_adapters.aiokafka.errors import errors
+from kafkaguard_adapters.aiokafka.errors import NOT_STARTED, errors
 from kafkaguard_adapters.aiokafka.stand_in import StandIn
 from kafkaguard_adapters.aiokafka.view import view_of
 from kafkaguard_adapters.asking.cluster_calls import AsyncClusterCalls
@@ -57,12 +57,13 @@ class GuardedAdmin(AsyncClusterCalls, StandIn):
                 loop.
         """
         if self.is_ended:
-            text = f"the admin client {self.how_it_ended}; nothing was asked"
-            raise errors.make(ClientClosedError, text, theirs=IllegalStateError)
+            raise self._has_ended("nothing was asked", IllegalStateError)
         self._check_loop()
         if not getattr(self.client, "_started", True):
             text = "the admin client was not started: await admin.start() first"
-            raise errors.make(ClientStateError, text, theirs=IllegalStateError)
+            raise errors.make(
+                ClientStateError, text, theirs=IllegalStateError, verdict=NOT_STARTED
+            )
 
     async def close(self) -> None:
         """Close the guard's own connections, then the client, within 30 s."""

@@ -26,7 +26,7 @@ from kafkaguard._cluster.reports import as_partition, raise_gravest
 from kafkaguard._consuming.commits import CommitRun, failed_event
 from kafkaguard._consuming.machine import ConsumerMachine
 from kafkaguard._verdicts.verdict import Action
-from kafkaguard.errors import ClientClosedError, ClientStateError, KafkaGuardError
+from kafkaguard.errors import ClientStateError, KafkaGuardError
 from kafkaguard_adapters.aiokafka._private.consuming import names
 from kafkaguard_adapters.aiokafka._private.consuming.committing import Committing
 from kafkaguard_adapters.aiokafka._private.consuming.fetching import (
@@ -36,7 +36,7 @@ from kafkaguard_adapters.aiokafka._private.consuming.reading import (
     Reading,
     translated,
 )
-from kafkaguard_adapters.aiokafka.errors import complete_table, errors
+from kafkaguard_adapters.aiokafka.errors import NOT_STARTED, complete_table, errors
 from kafkaguard_adapters.aiokafka.settings import consumer_config_of
 from kafkaguard_adapters.aiokafka.stand_in import StandIn
 from kafkaguard_adapters.aiokafka.view import view_of
@@ -259,14 +259,11 @@ class GuardedConsumer(ForkSafe, StandIn):
                 ClientStateError,
                 "the consumer was not started: await consumer.start() first",
                 theirs=IllegalStateError,
+                verdict=NOT_STARTED,
             )
 
     def _ended(self, consequence: str) -> KafkaGuardError:
-        return errors.make(
-            ClientClosedError,
-            f"the consumer {self.how_it_ended}; {consequence}",
-            theirs=ConsumerStoppedError,
-        )
+        return self._has_ended(consequence, ConsumerStoppedError)
 
     # --- polling ----------------------------------------------------------------------
 

@@ -7,11 +7,14 @@ aiokafka read from an error stays available: ``errno``, ``retriable``, ``message
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from aiokafka import errors as aiokafka_errors
+from kafkaguard._verdicts.verdict import Action, RuleInfo, Verdict
 from kafkaguard.errors import (
     BY_CODE,
+    ClientClosedError,
     ClientStateError,
     ClientTimeoutError,
     RetriableError,
@@ -20,6 +23,33 @@ from kafkaguard_adapters.client_errors import ClientErrors
 
 if TYPE_CHECKING:
     from kafkaguard.errors import KafkaGuardError
+
+
+#: The verdict for a call of a client that was not started.
+NOT_STARTED = Verdict(
+    Action.CONFIGURE,
+    retriable=False,
+    written="no",
+    error_class=ClientStateError,
+    rule=RuleInfo(
+        "client-not-started",
+        "start the client, then make the same call",
+        "aiokafka: start() comes before any other call",
+        "A call before start(), or after a start() that failed.",
+    ),
+)
+#: The same for a client that is closed until it is started again.
+START_FAILED = replace(NOT_STARTED, error_class=ClientClosedError)
+#: The verdict for a call from another event loop than the client's.
+_OTHER_LOOP = replace(
+    NOT_STARTED,
+    rule=RuleInfo(
+        "client-of-another-loop",
+        "make the call in the client's own event loop, or build a client in this one",
+        "aiokafka: a client belongs to the event loop in which it was built",
+        "A client is built in one asyncio.run(), and used in another.",
+    ),
+)
 
 
 def _missing_classes() -> dict[int, type[BaseException]]:
@@ -84,7 +114,8 @@ def wrong_loop(kind: str) -> KafkaGuardError:
     """
     return errors.make(
         ClientStateError,
-        f"the {kind} belongs to another event loop than the one that runs: build it in "
-        "the event loop that uses it",
+        f"the {kind} belongs to another event loop than the one that runs; nothing was "
+        "done",
         theirs=aiokafka_errors.IllegalStateError,
+        verdict=_OTHER_LOOP,
     )

@@ -21,7 +21,7 @@ from kafkaguard.errors import (
     KafkaGuardError,
 )
 from kafkaguard_adapters.aiokafka._private.producing import moving, reading
-from kafkaguard_adapters.aiokafka.errors import complete_table, errors
+from kafkaguard_adapters.aiokafka.errors import NOT_STARTED, complete_table, errors
 from kafkaguard_adapters.aiokafka.own_sending import OwnSending
 from kafkaguard_adapters.aiokafka.sending import Sending, topic_of
 from kafkaguard_adapters.aiokafka.shell import AIOKafkaShell
@@ -89,7 +89,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
         """Set up everything for a client, with no record pending."""
         view, cache, policy = self.cluster_view, self._wish.cache, self._wish.policy
         self._loop = loop = reading.loop_of(producer)
-        self._why_not_started: BaseException | str | None = None
+        self._why_not_started: BaseException | None = None
         self._lookup = AwaitedFactsLookup(view.ask_topic_facts, cache)
         null_keys = AwaitedNullKeyCheck(
             self._lookup,
@@ -160,8 +160,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
             )
             raise late from error
         except BaseException as error:
-            is_cancelled = isinstance(error, asyncio.CancelledError)
-            self._why_not_started = "start() was cancelled" if is_cancelled else error
+            self._why_not_started = error
             raise
         self._why_not_started = None
         self._shell.watch(self.client)
@@ -213,18 +212,20 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
         if self._is_stopped:
             raise self._closed("nothing was sent")
         if self._why_not_started is not None:
+            why = self._why_not_started
             raise errors.make(
                 ClientStateError,
-                f"the producer did not start ({self._why_not_started}), so nothing was "
-                "sent: call start() again, and read the error that it raises",
+                f"the producer did not start ({_reason(why)}), so nothing was sent",
                 theirs=IllegalStateError,
-            )
+                verdict=NOT_STARTED,
+            ) from why
         if not reading.was_started(self.client):
             raise errors.make(
                 ClientStateError,
                 "the producer was not started, so nothing was sent: await "
                 "producer.start() first, or use async with",
                 theirs=IllegalStateError,
+                verdict=NOT_STARTED,
             )
         death = self._shell.death
         if self._shell.is_transactional:
@@ -503,6 +504,15 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
         """
         self._check_process()
         await self._transactions.add_offsets(offsets, group_id)
+
+
+def _reason(error: BaseException) -> str:
+    """Say why start() failed, without the advice of its own error."""
+    if isinstance(error, asyncio.CancelledError):
+        return "start() was cancelled"
+    if isinstance(error, KafkaGuardError):
+        return f"{error.name}: {error.summary or error.original_text}"
+    return f"{type(error).__name__}: {error}"
 
 
 def _left(deadline: float) -> float:

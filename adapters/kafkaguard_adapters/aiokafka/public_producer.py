@@ -16,7 +16,6 @@ from kafkaguard_adapters.aiokafka.errors import complete_table, errors
 from kafkaguard_adapters.aiokafka.stand_in import StandIn
 from kafkaguard_adapters.aiokafka.view import view_of
 from kafkaguard_adapters.asking.cluster_calls import AsyncClusterCalls
-from kafkaguard_adapters.client_errors import recast
 from kafkaguard_adapters.producing.null_keys import AwaitedNullKeyCheck
 
 if TYPE_CHECKING:
@@ -81,8 +80,7 @@ class PublicProducer(AsyncClusterCalls, StandIn):
 
     def _check_open(self) -> None:
         if self.is_ended:
-            error = self.cluster_view.closed("nothing was sent")
-            raise recast(error, ProducerClosed)
+            raise self._has_ended("nothing was sent", ProducerClosed)
         self._check_loop()
 
     async def stop(self) -> None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from asyncio import get_running_loop
+from typing import TYPE_CHECKING
 
 from aiokafka.errors import KafkaError
 
-from kafkaguard_adapters.aiokafka.errors import errors, wrong_loop
+from kafkaguard.errors import ClientClosedError
+from kafkaguard_adapters.aiokafka.errors import START_FAILED, errors, wrong_loop
 from kafkaguard_adapters.aiokafka.settings import loop_of
 from kafkaguard_adapters.stand_in import GuardedAsyncClient
+
+if TYPE_CHECKING:
+    from kafkaguard.errors import KafkaGuardError
 
 
 class StandIn(GuardedAsyncClient):
@@ -18,6 +23,22 @@ class StandIn(GuardedAsyncClient):
     _translate = staticmethod(errors.translate)
     #: What error texts call the client.
     _kind: str
+
+    def _has_ended(
+        self, consequence: str, theirs: type[BaseException]
+    ) -> KafkaGuardError:
+        """Make the error of a call after the end, or after a start that failed.
+
+        Args:
+            consequence: What the call did not do.
+            theirs: The class that the client raises after its end.
+        """
+        return errors.make(
+            ClientClosedError,
+            f"the {self._kind} {self.how_it_ended}; {consequence}",
+            theirs=theirs,
+            verdict=None if self.cluster_view.is_closed else START_FAILED,
+        )
 
     def _check_loop(self) -> None:
         """Refuse a call from another event loop than the client's, unless it is closed.
