@@ -112,6 +112,24 @@ class TransactionWords:
             ClientTimeoutError, happened, api=call.api, verdict=verdict
         )
 
+    def unconfirmed(
+        self, offsets: Any, limit: TimeLimit, original: BaseException
+    ) -> KafkaGuardError:
+        """Make the error of offsets that the client has given up to send.
+
+        Args:
+            offsets: The offsets.
+            limit: How long the client has tried.
+            original: The client's exception.
+        """
+        verdict = classify(ClientTimeoutError(), api=OFFSETS.api, transactional=True)
+        return self._errors.translate(
+            original,
+            message=unconfirmed(offsets, None, limit),
+            api=OFFSETS.api,
+            verdict=verdict,
+        )
+
     def next_step(self, state: str) -> str:
         """Return a text that names the missing step, for a transaction state."""
         return self._next_steps.get(state, f"the producer is in the state {state}")
@@ -189,10 +207,17 @@ class TransactionWords:
 
 
 def unconfirmed(offsets: Any, group: Any, limit: TimeLimit) -> str:
-    """Return the text for offsets of a group that were not confirmed."""
+    """Return the text for offsets that were not confirmed.
+
+    Args:
+        offsets: The offsets, or the partitions that they are for.
+        group: The group's name or metadata; None: not known.
+        limit: How long the call has waited.
+    """
     topics = ", ".join(sorted({place.topic for place in offsets})) or "no topic"
+    whose = "" if group is None else f" of group {getattr(group, 'group_id', group)}"
     return (
-        f"the offsets of group {getattr(group, 'group_id', group)} for {topics} were "
+        f"the offsets{whose} for {topics} were "
         f"not confirmed within {limit}: the group's coordinator does not answer, or "
         "the brokers do not know one of the topics or partitions; " + _WAIT_OR_ABORT
     )
