@@ -288,11 +288,16 @@ def say_aborted(error: BaseException) -> None:
     if not isinstance(error, KafkaGuardError):
         return
     verdict = error.verdict
+    is_in_doubt = verdict.action is Action.IN_DOUBT
     if verdict.action is Action.ABORT or (
-        verdict.retriable and error.api in (COMMIT.api, OFFSETS.api)
+        (verdict.retriable or is_in_doubt) and error.api in (COMMIT.api, OFFSETS.api)
     ):
-        rule = replace(verdict.rule, sentence=_ABORTED_BY_BLOCK)
-        error._verdict = replace(verdict, rule=rule)  # noqa: SLF001 - kafkaguard's own class
+        error._verdict = replace(  # noqa: SLF001 - kafkaguard's own class
+            verdict,
+            action=Action.ABORT if is_in_doubt else verdict.action,
+            written="no",  # whatever was sent: an abort undoes it
+            rule=replace(verdict.rule, sentence=_ABORTED_BY_BLOCK),
+        )
     for advice in (_ABORT_FIRST, _WAIT_OR_ABORT, _again(COMMIT)):
         if error.summary is not None:
             error.summary = error.summary.replace(
