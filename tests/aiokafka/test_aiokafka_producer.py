@@ -10,7 +10,7 @@ from typing import ClassVar
 import pytest
 from opentelemetry.instrumentation.aiokafka import AIOKafkaInstrumentor
 
-from aiokafka import AIOKafkaProducer
+from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka import errors as aiokafka_errors
 from kafkaguard import errors, guard
 from kafkaguard_adapters.aiokafka._private.producing import reading
@@ -137,6 +137,15 @@ class AiokafkaWriter(Writer):
     def abort(self):
         """Abort."""
         self._loop.run(self.guarded.abort_transaction())
+
+    def commit(self):
+        """Commit."""
+        self._loop.run(self.guarded.commit_transaction())
+
+    def send_offsets(self, topic, group):
+        """Send the offset 1 of partition 0."""
+        offsets = {TopicPartition(topic, 0): 1}
+        self._loop.run(self.guarded.send_offsets_to_transaction(offsets, group))
 
     @contextmanager
     def transaction(self):
@@ -320,14 +329,21 @@ class TestAiokafkaTransactions(TransactionsContract):
 
     @contextmanager
     def open_transactional(
-        self, servers, name, *, topics=None, policy="default", timeout=60.0
+        self,
+        servers,
+        name,
+        *,
+        topics=None,
+        policy="default",
+        timeout=60.0,
+        patience=10.0,
     ):
         """Build one in a loop, guard it, and stop it in the end."""
         config = {
             "bootstrap_servers": servers,
             "transactional_id": f"id-{name}",
             "transaction_timeout_ms": round(timeout * 1000),
-            "request_timeout_ms": 10_000,
+            "request_timeout_ms": round(patience * 1000),
         }
         loop = Loop()
 

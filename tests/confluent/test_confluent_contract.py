@@ -255,6 +255,22 @@ class TransactionalWriter(ConfluentWriter):
         """Abort."""
         self.guarded.abort_transaction()
 
+    def commit(self):
+        """Commit."""
+        self.guarded.commit_transaction()
+
+    def send_offsets(self, topic, group):
+        """Send the offset 1 of partition 0."""
+        offsets = [confluent_kafka.TopicPartition(topic, 0, 1)]
+        consumer = confluent_kafka.Consumer(
+            {"bootstrap.servers": "127.0.0.1:1", "group.id": group, "log_level": 0}
+        )
+        try:
+            of_group = consumer.consumer_group_metadata()
+        finally:
+            consumer.close()
+        self.guarded.send_offsets_to_transaction(offsets, of_group)
+
     def transaction(self):
         """Begin one, and end it."""
         return self.guarded.transaction()
@@ -265,7 +281,14 @@ class TestConfluentTransactions(TransactionsContract):
 
     @contextmanager
     def open_transactional(
-        self, servers, name, *, topics=None, policy="default", timeout=60.0
+        self,
+        servers,
+        name,
+        *,
+        topics=None,
+        policy="default",
+        timeout=60.0,
+        patience=10.0,
     ):
         """Have the guard build one, and close it in the end."""
         config = {

@@ -22,19 +22,28 @@ from tests.contracts.producer import (
 class TransactionsContract:
     """A guarded producer with a `transactional.id`.
 
-    The writer of a subclass has the client's `init()`, `abort()` and `transaction()`,
-    all blocking; `transaction()` is a context manager.
+    The writer of a subclass has the client's `init()`, `commit()`, `abort()`,
+    `transaction()` and `send_offsets()`, all blocking; `transaction()` is a context
+    manager.
     """
 
     client_error: type[BaseException]
 
     def open_transactional(
-        self, servers, name, *, topics=None, policy="default", timeout=60.0
+        self,
+        servers,
+        name,
+        *,
+        topics=None,
+        policy="default",
+        timeout=60.0,
+        patience=10.0,
     ):
         """Return a context manager of a `Writer` that is not initialised yet.
 
         Its `transactional.id` is `id-` and the name; after `timeout` seconds the
-        coordinator aborts a transaction by itself. It is closed at the end. An error of
+        coordinator aborts a transaction by itself. A call ends after `patience` seconds
+        if the client has a setting for that. It is closed at the end. An error of
         this close is ignored if the test has already closed the writer or has left a
         transaction open.
         """
@@ -321,6 +330,43 @@ class TransactionsContract:
             fault.remove()
         self.commit_with_successor(servers, kafka_topic)
         assert committed(kafka_cluster, kafka_topic) == [b"seen"]
+
+    @pytest.mark.filterwarnings(
+        "ignore:the coordinator aborts:kafkaguard.policies.StackingWarning"
+    )
+    @pytest.mark.parametrize(
+        ("api", "code", "is_passing"),
+        [
+            ("AddOffsetsToTxn", "NOT_COORDINATOR", True),
+            ("AddOffsetsToTxn", "INVALID_GROUP_ID", False),
+            ("TxnOffsetCommit", "NOT_COORDINATOR", True),
+            ("TxnOffsetCommit", "ILLEGAL_GENERATION", False),
+        ],
+    )
+    def test_no_commit_without_offsets_that_could_not_be_sent(
+        self, kafka_topic, kafka_faults, api, code, is_passing
+    ):
+        """The commit says ABORT, or what ended the client; none is requested."""
+        servers = kafka_faults.bootstrap_servers
+        with self.open_transactional(
+            servers, kafka_topic, timeout=6.0, patience=2.0
+        ) as writer:
+            writer.init()
+            block = writer.transaction()
+            block.__enter__()
+            sent(writer, kafka_topic, b"never seen")
+            kafka_faults.on(api).fail(code)
+            with pytest.raises(errors.KafkaGuardError):
+                writer.send_offsets(kafka_topic, f"g-{kafka_topic}")
+            for _ in range(2):
+                with pytest.raises(errors.KafkaGuardError) as caught:
+                    writer.commit()
+                assert isinstance(caught.value, self.client_error)
+                assert caught.value.verdict.written == "no"
+                if is_passing:
+                    assert caught.value.verdict.action is Action.ABORT
+                    assert "abort_transaction()" in str(caught.value)
+            assert not kafka_faults.requests("EndTxn")
 
     def test_a_transaction_that_is_open_at_close_is_aborted_and_told(
         self, kafka_cluster, kafka_topic

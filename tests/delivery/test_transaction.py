@@ -171,6 +171,24 @@ def test_what_the_body_raises_goes_first():
     assert calls.made == ["begin", "abort"]
 
 
+@pytest.mark.parametrize("code", [7, errors.ClientTimeoutError()])
+@pytest.mark.parametrize("is_in_doubt", [True, False])
+def test_what_a_block_has_aborted_is_not_in_doubt(code, is_in_doubt):
+    """Its body could not send offsets; no commit was requested."""
+    api = "TxnOffsetCommit"
+    verdict = classify(code, api=api, transactional=True)
+    if is_in_doubt:
+        verdict = classify(errors.ClientTimeoutError(), api="EndTxn", phase="commit")
+        assert verdict.action is Action.IN_DOUBT
+    failed = verdict.error_class("no answer", verdict=verdict, api=api)
+    calls = Calls()
+    assert failed is end(calls, failed)
+    assert calls.made == ["begin", "abort"]
+    assert failed.verdict.action is (Action.ABORT if is_in_doubt else Action.RETRY)
+    assert failed.verdict.written == "no"
+    assert str(failed).endswith("the transaction was aborted: begin another one")
+
+
 def test_a_body_that_was_fenced_aborts_nothing():
     """As a commit would."""
     calls = Calls()

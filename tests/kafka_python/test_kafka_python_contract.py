@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 from typing import ClassVar
 
 import pytest
-from kafka import KafkaProducer
+from kafka import KafkaProducer, OffsetAndMetadata, TopicPartition
 from kafka import errors as kafka_errors
 from opentelemetry.instrumentation.kafka import KafkaInstrumentor
 
@@ -58,6 +58,15 @@ class KafkaPythonWriter(Writer):
     def abort(self):
         """Abort."""
         self.guarded.abort_transaction()
+
+    def commit(self):
+        """Commit."""
+        self.guarded.commit_transaction()
+
+    def send_offsets(self, topic, group):
+        """Send the offset 1 of partition 0."""
+        offsets = {TopicPartition(topic, 0): OffsetAndMetadata(1, "", -1)}
+        self.guarded.send_offsets_to_transaction(offsets, group)
 
     def transaction(self):
         """Begin one, and end it."""
@@ -193,13 +202,21 @@ class TestKafkaPythonTransactions(TransactionsContract):
 
     @contextmanager
     def open_transactional(
-        self, servers, name, *, topics=None, policy="default", timeout=60.0
+        self,
+        servers,
+        name,
+        *,
+        topics=None,
+        policy="default",
+        timeout=60.0,
+        patience=60.0,
     ):
         """Build one, guard it, and close it in the end."""
         client = KafkaProducer(
             bootstrap_servers=servers,
             transactional_id=f"id-{name}",
             transaction_timeout_ms=round(timeout * 1000),
+            max_block_ms=round(patience * 1000),
             linger_ms=20,
         )
         try:

@@ -110,6 +110,9 @@ class Transactions:
         #: Whether a sequence number is missing: the next transaction would fail.
         self._has_gap = False
         self._can_ask_again = False
+        #: Why offsets were not sent, by partition, until they were sent again. After
+        #: some failures, librdkafka would commit the transaction without them.
+        self._unsent: dict[tuple[str, int], KafkaGuardError] = {}
 
     @property
     def _failure(self) -> KafkaGuardError | None:
@@ -181,10 +184,28 @@ class Transactions:
             KafkaGuardError: The offsets were not added.
         """
         self._refuse_inside(OFFSETS)
-        with self._judging(OFFSETS):
-            self._shell.client.send_offsets_to_transaction(
-                offsets, group, self._seconds(timeout)
-            )
+        try:
+            with self._judging(OFFSETS):
+                self._shell.client.send_offsets_to_transaction(
+                    offsets, group, self._seconds(timeout)
+                )
+        except KafkaGuardError as error:
+            is_fenced = error.verdict.action is Action.FENCED
+            if is_fenced or error.verdict is words.OUT_OF_ORDER_CALL:
+                raise
+            failed, cause = error, error.__cause__ or error
+            if self._can_ask_again:
+                failed = _words.unconfirmed(offsets, self._offsets_limit, cause)
+            self._unsent.update(dict.fromkeys(_places(offsets), failed))
+            raise failed from cause
+        for place in _places(offsets):
+            self._unsent.pop(place, None)
+
+    @property
+    def _offsets_limit(self) -> TimeLimit:
+        """How long librdkafka tries to send offsets, whatever timeout it is given."""
+        seconds = self._settings.transaction_timeout
+        return TimeLimit(seconds, "transaction.timeout.ms")
 
     def commit(self, timeout: float | None = None) -> None:
         """Commit, once each record has its outcome.
@@ -200,6 +221,9 @@ class Transactions:
             self._can_ask_again = False
             self.raise_fenced(COMMIT)
             raise _words.abort_first(self._failure, COMMIT)
+        for failed in self._unsent.values():
+            self._can_ask_again = False
+            raise _words.abort_first(failed, COMMIT)
         with self._judging(COMMIT, limit):
             self._shell.client.commit_transaction(max(0.0, end - time.monotonic()))
         self._ended()
@@ -227,6 +251,7 @@ class Transactions:
     def _ended(self) -> None:
         self._driver.transaction_ended()
         self._is_open, self._unanswered = False, None
+        self._unsent.clear()
 
     def can_ask_again(self) -> bool:
         """Return whether the call that has just failed can be made again."""
@@ -373,3 +398,8 @@ class Transactions:
         )
         self._driver.transaction_ended()
         self._is_open = False
+
+
+def _places(offsets: Any) -> set[tuple[str, int]]:
+    """Return the partitions of offsets."""
+    return {(each.topic, each.partition) for each in offsets}

@@ -112,6 +112,24 @@ class TransactionWords:
             ClientTimeoutError, happened, api=call.api, verdict=verdict
         )
 
+    def unconfirmed(
+        self, offsets: Any, limit: TimeLimit, original: BaseException
+    ) -> KafkaGuardError:
+        """Make the error of offsets that the client has given up to send.
+
+        Args:
+            offsets: The offsets.
+            limit: How long the client has tried.
+            original: The client's exception.
+        """
+        verdict = classify(ClientTimeoutError(), api=OFFSETS.api, transactional=True)
+        return self._errors.translate(
+            original,
+            message=unconfirmed(offsets, None, limit),
+            api=OFFSETS.api,
+            verdict=verdict,
+        )
+
     def next_step(self, state: str) -> str:
         """Return a text that names the missing step, for a transaction state."""
         return self._next_steps.get(state, f"the producer is in the state {state}")
@@ -189,10 +207,17 @@ class TransactionWords:
 
 
 def unconfirmed(offsets: Any, group: Any, limit: TimeLimit) -> str:
-    """Return the text for offsets of a group that were not confirmed."""
+    """Return the text for offsets that were not confirmed.
+
+    Args:
+        offsets: The offsets, or the partitions that they are for.
+        group: The group's name or metadata; None: not known.
+        limit: How long the call has waited.
+    """
     topics = ", ".join(sorted({place.topic for place in offsets})) or "no topic"
+    whose = "" if group is None else f" of group {getattr(group, 'group_id', group)}"
     return (
-        f"the offsets of group {getattr(group, 'group_id', group)} for {topics} were "
+        f"the offsets{whose} for {topics} were "
         f"not confirmed within {limit}: the group's coordinator does not answer, or "
         "the brokers do not know one of the topics or partitions; " + _WAIT_OR_ABORT
     )
@@ -263,11 +288,16 @@ def say_aborted(error: BaseException) -> None:
     if not isinstance(error, KafkaGuardError):
         return
     verdict = error.verdict
+    is_in_doubt = verdict.action is Action.IN_DOUBT
     if verdict.action is Action.ABORT or (
-        verdict.retriable and error.api in (COMMIT.api, OFFSETS.api)
+        (verdict.retriable or is_in_doubt) and error.api in (COMMIT.api, OFFSETS.api)
     ):
-        rule = replace(verdict.rule, sentence=_ABORTED_BY_BLOCK)
-        error._verdict = replace(verdict, rule=rule)  # noqa: SLF001 - kafkaguard's own class
+        error._verdict = replace(  # noqa: SLF001 - kafkaguard's own class
+            verdict,
+            action=Action.ABORT if is_in_doubt else verdict.action,
+            written="no",  # whatever was sent: an abort undoes it
+            rule=replace(verdict.rule, sentence=_ABORTED_BY_BLOCK),
+        )
     for advice in (_ABORT_FIRST, _WAIT_OR_ABORT, _again(COMMIT)):
         if error.summary is not None:
             error.summary = error.summary.replace(
