@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard._delivery.report import SupersededError
@@ -290,13 +290,15 @@ class Judge:
 
     def _in_doubt(self, refusal: Refusal, known: RefusalFacts) -> KafkaGuardError:
         """Judge a refusal of a batch that may have been written before."""
+        refused = classify(refusal.cause, api="Produce")
         return self._errors.translate(
             refusal.cause,
             message=(
-                "it was refused when the client sent it again; an earlier attempt got "
-                "no answer, so it may have been written"
+                "the broker refused it, but a connection was lost while the client had "
+                "it or shortly before: an earlier attempt may have got no answer, so "
+                "the record may have been written"
             ),
-            verdict=IN_DOUBT,
+            verdict=replace(IN_DOUBT, error_class=refused.error_class),
             **_error_arguments(known),
         )
 

@@ -133,6 +133,9 @@ def test_an_earlier_attempt_without_an_answer_leaves_it_in_doubt():
     """Whatever the last answer is."""
     found = judged(87, was_unanswered=True, null_key=True)
     assert found.error.verdict.action is Action.IN_DOUBT
+    assert isinstance(found.error, found.error.verdict.error_class)
+    assert found.error.code == found.error.verdict.error_class.code
+    assert "an earlier attempt may have got no answer" in str(found.error)
     assert (found.may_be_rescued, found.may_be_tried) == (False, False)
 
 
