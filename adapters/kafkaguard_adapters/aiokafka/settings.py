@@ -52,7 +52,7 @@ def loop_of(client: Any) -> asyncio.AbstractEventLoop | None:
 
     None: this version of aiokafka does not show it.
     """
-    inner = getattr(client, "_client", None) or client.client
+    inner = getattr(client, "_client", None) or getattr(client, "client", None)
     return getattr(inner, "_loop", None)
 
 
