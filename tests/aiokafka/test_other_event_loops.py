@@ -19,16 +19,26 @@ async def build(kind):
     return guard(kind(bootstrap_servers=NOWHERE))
 
 
+async def opened(kind):
+    """Build a client with a task, as after start()."""
+    guarded = await build(kind)
+    client = guarded.client
+    inner = getattr(client, "_client", None) or client.client
+    inner._sync_task = asyncio.create_task(asyncio.sleep(60))
+    return guarded
+
+
 def check(kind, end):
     """Try to close a client in another loop, then close it in its own."""
     with asyncio.Runner() as runner:
-        client = runner.run(build(kind))
+        client = runner.run(opened(kind))
         with pytest.raises(errors.ClientStateError, match="another event loop") as told:
             asyncio.run(end(client))
         assert told.value.verdict.action is Action.CONFIGURE
         assert not client.cluster_view.is_closed
         runner.run(end(client))
         assert client.cluster_view.is_closed
+        assert asyncio.all_tasks(runner.get_loop()) == set()
         asyncio.run(end(client))  # nothing is left to do
 
 

@@ -238,7 +238,7 @@ class GuardedConsumer(ForkSafe, StandIn):
     async def _end(self) -> None:
         if self.is_forked:
             return
-        self._check_loop()
+        self._check_end()
         self._reads = _CheckedReads(self)
         if self._driver is not None:
             self._driver.close()

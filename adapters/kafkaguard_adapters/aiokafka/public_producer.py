@@ -85,6 +85,6 @@ class PublicProducer(AsyncClusterCalls, StandIn):
 
     async def stop(self) -> None:
         """Close the guard's own connections, then the client, within 30 s."""
-        self._check_loop()
+        self._check_end()
         self._lookup.close()
         await self._end()

@@ -52,8 +52,16 @@ def loop_of(client: Any) -> asyncio.AbstractEventLoop | None:
 
     None: this version of aiokafka does not show it.
     """
-    inner = getattr(client, "_client", None) or client.client
-    return getattr(inner, "_loop", None)
+    return getattr(_inner(client), "_loop", None)
+
+
+def is_open(client: Any) -> bool:
+    """Return whether a client runs tasks in its event loop: start() succeeded."""
+    return getattr(_inner(client), "_sync_task", None) is not None
+
+
+def _inner(client: Any) -> Any:
+    return getattr(client, "_client", None) or getattr(client, "client", None)
 
 
 def consumer_config_of(consumer: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from aiokafka.errors import KafkaError
 
 from kafkaguard.errors import ClientClosedError
 from kafkaguard_adapters.aiokafka.errors import START_FAILED, errors, wrong_loop
-from kafkaguard_adapters.aiokafka.settings import loop_of
+from kafkaguard_adapters.aiokafka.settings import is_open, loop_of
 from kafkaguard_adapters.stand_in import GuardedAsyncClient
 
 if TYPE_CHECKING:
@@ -52,6 +52,11 @@ class StandIn(GuardedAsyncClient):
         if loop is not None and get_running_loop() is not loop:
             raise wrong_loop(self._kind)
 
+    def _check_end(self) -> None:
+        """Refuse to close an open client in another event loop than its own."""
+        if is_open(self.client):
+            self._check_loop()
+
     async def _end(self) -> None:
         """Close the guard's connections, then the client, in the client's own loop.
 
@@ -59,5 +64,5 @@ class StandIn(GuardedAsyncClient):
             KafkaGuardError: The client has not closed within 30 s, or another event
                 loop runs: the client would close by half, and leave tasks behind.
         """
-        self._check_loop()
+        self._check_end()
         await super()._end()
