@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import ssl
 import time
 from contextlib import closing
@@ -24,7 +25,8 @@ pytestmark = [
     pytest.mark.filterwarnings(
         "ignore::kafkaguard_policies.advice.stacking.StackingWarning"
     ),
-    # kafka-python leaves a socket to the garbage collector whose handshake failed.
+    # kafka-python leaves a socket to the garbage collector whose handshake failed. See
+    # also `collected`.
     pytest.mark.filterwarnings("ignore:unclosed <ssl.SSLSocket:ResourceWarning"),
     pytest.mark.filterwarnings("ignore:.*ssl.SSLSocket"),
 ]
@@ -39,6 +41,12 @@ def cluster():
 
 class TestKafkaPythonPorts(WrongPortsContract):
     """kafka-python, whose constructors connect."""
+
+    @pytest.fixture(autouse=True)
+    def collected(self):
+        """Collect the sockets that a client leaves before another test is blamed."""
+        yield
+        gc.collect()
 
     @staticmethod
     def build(factory, servers, protocol, cluster, **settings):
