@@ -139,13 +139,17 @@ class Callbacks:
         finally:
             self.polling.discard(me)
 
+    def is_inside(self) -> bool:
+        """Return whether this thread is inside a poll of the client: in a callback."""
+        return threading.get_ident() in self.polling
+
     def refuse_inside(self, method: str) -> None:
         """Refuse a call that would abort the process, because it is in a callback.
 
         Raises:
             ClientStateError: This thread is inside a poll of the client.
         """
-        if threading.get_ident() in self.polling:
+        if self.is_inside():
             raise errors.make(
                 ClientStateError,
                 f"{method}() in a callback did nothing: confluent-kafka would abort "

@@ -199,7 +199,7 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
             me = get_ident()
             if not callbacks.is_direct or me in polling:
                 return slowly(timeout)
-            polling.add(me)
+            polling.add(me)  # as inside_client() does, at less cost
             try:
                 events: int = shell.client.poll(timeout)
             except (KafkaException, RuntimeError) as error:
@@ -219,20 +219,17 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         Inside a callback it does nothing: the poll that called the callback goes on
         afterwards.
         """
-        me, polling = get_ident(), self._callbacks.polling
-        if me in polling:
+        if self._callbacks.is_inside():
             return 0
         until = float("inf") if timeout < 0 else time.monotonic() + timeout
         while True:
             events = self._callbacks.serve()
             left = 0.0 if events else max(0.0, min(until - time.monotonic(), _SLICE_S))
-            polling.add(me)
-            try:
-                events += self.client.poll(left)
-            except (KafkaException, RuntimeError) as error:
-                events += self._poll_failed(error)
-            finally:
-                polling.discard(me)
+            with self._callbacks.inside_client():
+                try:
+                    events += self.client.poll(left)
+                except (KafkaException, RuntimeError) as error:
+                    events += self._poll_failed(error)
             self._shell.hear_errors()
             events += self._callbacks.serve()
             if events or time.monotonic() >= until:
@@ -279,18 +276,15 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
 
     def _flush(self, timeout: float) -> int:
         until = float("inf") if timeout < 0 else time.monotonic() + timeout
-        me, polling = get_ident(), self._callbacks.polling
-        if me in polling:
+        if self._callbacks.is_inside():
             return len(self)
         while True:
             seconds = max(0.0, min(until - time.monotonic(), _SLICE_S))
-            polling.add(me)
-            try:
-                left = self._shell.flush(self.client, seconds)
-            except (KafkaException, RuntimeError) as error:
-                left = self._poll_failed(error)
-            finally:
-                polling.discard(me)
+            with self._callbacks.inside_client():
+                try:
+                    left = self._shell.flush(self.client, seconds)
+                except (KafkaException, RuntimeError) as error:
+                    left = self._poll_failed(error)
             self._callbacks.serve()
             waiting = len(self)
             if not waiting or time.monotonic() >= until:
@@ -459,7 +453,7 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         send_errors.check_timeout("close", timeout)
         if self._is_closed or self._forks.is_forked:
             return True
-        if get_ident() in self._callbacks.polling:
+        if self._callbacks.is_inside():
             raise send_errors.waits_for_itself(errors, "close")
         self._is_closed = True
         deadline = time.monotonic() + (CLOSE_S if timeout is None else timeout)
