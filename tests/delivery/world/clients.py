@@ -15,7 +15,13 @@ from kafka.errors import (
 
 from kafkaguard._delivery.facts import Answer, Place, Refusal, Traits
 from tests.delivery.world.batches import Item, ModelBatch, Window
-from tests.delivery.world.broker import FENCED, OUT_OF_ORDER, TOO_LARGE, Reply
+from tests.delivery.world.broker import (
+    FENCED,
+    OUT_OF_ORDER,
+    TOO_LARGE,
+    WRITTEN_ANYWAY,
+    Reply,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -93,7 +99,7 @@ KINDS = (
     Kind("aiokafka", names_refused=False, dies_of_refusal=True, takes_back=True),
 )
 
-_PLAIN = {code: for_code(code) for code in (7, 10, 19, 29, 45, 47, 87)}
+_PLAIN = {code: for_code(code) for code in (7, 10, 19, 20, 29, 45, 47, 87)}
 
 
 class ModelClient:
@@ -255,6 +261,8 @@ class ModelClient:
             reply = Reply(int(fault))
         else:
             reply = world.broker.produce(batch)
+            if not reply.code and fault in ("7", "20"):
+                reply = Reply(int(fault))
         world.say("broker", batch, reply.code)
         if fault == "unanswered":
             world.clock.after(REQUEST_S, self._no_answer, batch, tries)
@@ -289,7 +297,9 @@ class ModelClient:
             self._hear_late(batch, reply)
             return
         code = reply.code
-        if self.is_idempotent and code in (19, OUT_OF_ORDER):
+        if code in WRITTEN_ANYWAY:
+            batch.was_unanswered = True
+        if self.is_idempotent and code in (19, OUT_OF_ORDER, *WRITTEN_ANYWAY):
             self.world.clock.after(0.2, self._repeat, batch, batch.tries)
             return
         self._fly_off(batch)
@@ -314,7 +324,7 @@ class ModelClient:
             return
         if not reply.code:
             self.late[batch] = Answer(base_offset=reply.base_offset)
-        elif reply.code not in (19, OUT_OF_ORDER, FENCED):
+        elif reply.code not in (19, OUT_OF_ORDER, FENCED, *WRITTEN_ANYWAY):
             self.late[batch] = Answer(refusals=self._refusals(batch, reply))
 
     def _split(self, batch: ModelBatch) -> None:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 TOPICS = ("events", "latest")
 KEYS = (b"a", b"b", b"c")
 FAULTS = ("late", "lost", "unanswered", "19", "29")
+#: Answers to a batch that was written all the same.
+LATE_FAULTS = ("7", "20")
 #: Seconds after a record's time within which its outcome must come.
 MARGIN_S = 12.0
 MAX_BLOCK_S = 60.0
@@ -62,6 +64,8 @@ class World:
     Args:
         seed: The seed of all random choices.
         trace: Receives the lines of a trace; None: there is no trace.
+        refuses_later: Whether a topic may turn compacted while its records are in
+            flight, and a broker may answer 7 or 20 to a batch that it has written.
         make_machine: Makes the machine; a test may make a broken one.
     """
 
@@ -70,6 +74,7 @@ class World:
         seed: int,
         *,
         trace: Callable[[str], object] | None = None,
+        refuses_later: bool = True,
         make_machine: Callable[..., DeliveryMachine] = DeliveryMachine,
     ) -> None:
         self.rng = rng = random.Random(seed)
@@ -77,6 +82,8 @@ class World:
         self.clock = Clock()
         self.kind: Kind = rng.choice(KINDS)
         self.faultiness = rng.choice((0.0, 0.05, 0.3))
+        # Random choices of their own, so that a seed without them stays as it was.
+        self._late = random.Random(-1 - seed) if refuses_later else None
         self.policy = PlainPolicy(
             rescue=rng.choice(("ordered", "ordered", "any_order", "never")),
             in_doubt=rng.choice(("raise", "raise", "report", "resend")),
@@ -95,7 +102,9 @@ class World:
         #: Partitions without a leader.
         self.away: set[int] = set()
         self.knows_facts = rng.random() < 0.5
-        self.broker = Broker({"latest"}, {"events": _LIMIT, "events.dlq": _LIMIT})
+        self.broker = Broker(
+            {"latest"}, {"events": _LIMIT, "events.dlq": _LIMIT}, refuses_later
+        )
         self.client = ModelClient(self, self.kind, 0, 0, 0)
         self.machine = make_machine(
             self.kind.traits,
@@ -139,7 +148,9 @@ class World:
 
     def fault(self) -> str:
         """Draw the fault of a request; empty: no fault."""
-        rng = self.rng
+        rng, late = self.rng, self._late
+        if late is not None and late.random() < self.faultiness / 3:
+            return late.choice(LATE_FAULTS)
         if rng.random() >= self.faultiness:
             return ""
         return rng.choice(FAULTS)
@@ -167,6 +178,9 @@ class World:
             self.clock.after(rng.random() * 0.3, self._go_away, numbers, seconds)
         if rng.random() < 0.15:
             self.clock.after(rng.random() * rng.choice((0.5, 40.0)), self._close)
+        late = self._late
+        if late is not None and late.random() < 0.3:
+            self.clock.after(late.random() * late.choice((0.3, 6.0)), self._compact)
 
     def _record(self) -> tuple[str, bytes | None, bytes]:
         rng = self.rng
@@ -261,6 +275,16 @@ class World:
         self.say("back")
         self.away.clear()
         self.client.drain_all()
+
+    def _compact(self) -> None:
+        """Let the other topic refuse records without a key from now on."""
+        self.say("compacted")
+        self.broker.compacted.add("events")
+        self.good -= {
+            number
+            for number in self.good - self.told.keys()
+            if self.keys[number] is None
+        }
 
     @property
     def _is_patient(self) -> bool:
