@@ -105,6 +105,8 @@ class Batch:
         ended: Its end, or None while it is open.
         parts: The batches that it was split into.
         next_check: The time of the next check whether it has an outcome.
+        is_capped: ``next_check`` is the deadline of one record in it that was sent
+            again, so others may have time left when the batch is failed then.
         counted: How many of its records were counted as delivered while it was open.
         base_offset: The offset of its first record, if known; a shell sets it before it
             reports ``accepted``.
@@ -115,6 +117,7 @@ class Batch:
         "counted",
         "due",
         "ended",
+        "is_capped",
         "left",
         "next_check",
         "parent",
@@ -142,6 +145,7 @@ class Batch:
         self.ended: Literal["accepted", "failed", "split"] | None = None
         self.parts: list[Batch] = []
         self.next_check = due
+        self.is_capped = False
         self.counted = 0
         self.base_offset: int | None = None
 

@@ -18,6 +18,7 @@ from kafkaguard._delivery.judging import (
 from kafkaguard._delivery.records import Record, RecordOutcome
 from kafkaguard._delivery.report import SupersededError
 from kafkaguard._delivery.table import RECORDS, RecordEvent, RecordState
+from kafkaguard._delivery.topic_round import DRAIN_S
 from kafkaguard._retries.events import (
     DeadLetterEvent,
     RejectEvent,
@@ -45,6 +46,8 @@ if TYPE_CHECKING:
     from kafkaguard._retries.events import Event
     from kafkaguard._retries.machine import InDoubt, OnReject, Ruling, Step
 
+#: Seconds between the attempts to send a record alone; they grow up to `DRAIN_S`.
+FIRST_GAP_S = 0.05
 _NO_BYTES = "the record's bytes cannot be read"
 _CLOSED = "the producer was closed before it was confirmed"
 
@@ -128,13 +131,19 @@ class Fates:
 
     # --- what becomes of one ----------------------------------------------------------
 
-    def queue_rescue(self, record: Record) -> None:
-        """Queue a record for its topic's next round, outside the policy's attempts."""
+    def queue_rescue(self, record: Record, now: float) -> None:
+        """Queue a record for its topic's next round, outside the policy's attempts.
+
+        A record that was refused again, and cannot be sent alone while a partition of
+        its topic has no leader, waits longer each time.
+        """
         self.happens(record, RecordEvent.QUEUE)
         topic = record.place.topic
         number = record.resent + 2  # the first attempt is number 1
-        self.tell(RetryEvent, topic, number=number, wait=0.0, action=Action.RETRY)
-        self._queue(record)
+        is_repeated = record.is_suspect and record.singles > 1
+        gap = min(DRAIN_S, FIRST_GAP_S * 2**record.singles) if is_repeated else 0.0
+        self.tell(RetryEvent, topic, number=number, wait=gap, action=Action.RETRY)
+        self._queue(record, now + gap)
 
     def queue_attempt(self, record: Record, error: KafkaGuardError, now: float) -> bool:
         """Queue a record for the policy's next attempt.

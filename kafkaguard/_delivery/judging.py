@@ -104,6 +104,8 @@ class RefusalFacts:
         facts: Facts about the topic.
         fits: Whether the record alone is within the topic's limit; None if unknown.
         closed: Whether the producer is closed, or being closed.
+        has_time: Whether it expired only because the time of another record in its
+            batch was over.
     """
 
     place: Place
@@ -112,6 +114,7 @@ class RefusalFacts:
     facts: TopicFacts | None = None
     fits: bool | None = None
     closed: bool = False
+    has_time: bool = False
 
 
 class Judge:
@@ -128,7 +131,7 @@ class Judge:
 
     def judge(self, refusal: Refusal, known: RefusalFacts) -> Judgement:
         """Decide the meaning of a refusal for its record."""
-        if refusal.expired:
+        if refusal.expired and not known.has_time:
             error = self._timed_out(refusal, known)
             is_unsent = refusal.sent == "never"
             return Judgement(error, may_be_tried=is_unsent and may_be_tried(error))

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Hashable, Iterable, Iterator
+    from collections.abc import Collection, Hashable, Iterable, Iterator, Sequence
 
     from kafkaguard._delivery.facts import Batch, Place, Rank
     from kafkaguard._delivery.records import Record
@@ -42,7 +42,9 @@ class Lines:
         parent = batch.parent
         if parent is None:
             return
-        batch.due = batch.next_check = min(batch.due, parent.due)
+        batch.due = min(batch.due, parent.due)
+        batch.next_check = min(batch.due, parent.next_check)
+        batch.is_capped = parent.is_capped
         parent.parts.append(batch)
         if parent.ended is None and sum(p.count for p in parent.parts) >= parent.count:
             parent.ended = "split"
@@ -83,7 +85,7 @@ class Lines:
         return min((batch.next_check for batch in self.open), default=None)
 
     def hasten(self, topic: str) -> None:
-        """End a batch's time no later than that of a record in it that was sent again.
+        """Cap the time of batches at the first deadline of a resent record in them.
 
         Attempts of the policy are an exception: each has the client's full time.
         """
@@ -91,8 +93,9 @@ class Lines:
             if batch.place.topic == topic:
                 mine = map(self.again.get, batch.tokens())
                 dues = [r.due for r in mine if r is not None and r.retry is None]
-                batch.due = min([batch.due, *dues])
-                batch.next_check = min(batch.next_check, batch.due)
+                first = min(dues, default=batch.next_check)
+                if first < batch.next_check:
+                    batch.next_check, batch.is_capped = first, True
 
     def take_again(
         self, batch: Batch, failed: Collection[int]
@@ -121,7 +124,7 @@ class Lines:
         for batch in self._lines.get(place, ()):
             if batch.ended == "split":
                 continue
-            found = batch.keys()
+            found = batch.keys() or self._resent_keys(batch)
             if found is None:
                 if len(batch.unwritten) < batch.count:
                     last = (batch.position, _PAST_ALL)
@@ -133,6 +136,14 @@ class Lines:
                     if key not in newest or newest[key] < rank:
                         newest[key] = rank
         return newest, unknown
+
+    def _resent_keys(self, batch: Batch) -> Sequence[bytes | None] | None:
+        """Return the keys of a batch that has only resent records, else None."""
+        if not self.again:
+            return None
+        records = [self.again.get(token) for token in batch.tokens()]
+        keys = [record.key for record in records if record is not None]
+        return keys if len(keys) == len(records) else None
 
     def _rank_of(self, batch: Batch, index: int) -> Rank:
         if batch.ended is None and self.again:

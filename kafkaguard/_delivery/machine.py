@@ -294,7 +294,8 @@ class DeliveryMachine:
         """Judge a failed record, and decide what happens to it."""
         if record.state is RecordState.SETTLED:
             return  # settled before, by settle_all
-        judgement = self._judge.judge(refusal, self._known(record, batch, refusal))
+        known = self._known(record, batch, refusal, now)
+        judgement = self._judge.judge(refusal, known)
         error = record.error = judgement.error
         if error.verdict.written == "no":
             batch.unwritten.add(refusal.index)
@@ -313,7 +314,9 @@ class DeliveryMachine:
         else:
             self._decide(record, batch, judgement, now, is_mate=refusal.blame == "mate")
 
-    def _known(self, record: Record, batch: Batch, refusal: Refusal) -> RefusalFacts:
+    def _known(
+        self, record: Record, batch: Batch, refusal: Refusal, now: float
+    ) -> RefusalFacts:
         topic, is_final = record.place.topic, self._traits.transactional
         fits = None
         if refusal.blame == "unknown" or is_final:
@@ -326,6 +329,7 @@ class DeliveryMachine:
             self._facts(topic),
             fits,
             self._is_closing,
+            has_time=batch.is_capped and record.due > now,
         )
 
     def _needs_size_limit(self, refusal: Refusal) -> bool:
@@ -374,7 +378,7 @@ class DeliveryMachine:
             record.resent += 1
         if self._is_rescued(record, judgement, now):
             record.is_suspect = record.resent > 0 and not is_mate
-            self._fates.queue_rescue(record)
+            self._fates.queue_rescue(record, now)
             return
         if _is_oversize(record, error):
             self._rounds.oversize.add(record.place.topic)
@@ -692,7 +696,9 @@ class DeliveryMachine:
         elif (
             was_interrupted or isinstance(why, HandOverStoppedError)
         ) and not self._is_closing:
-            self._fates.queue_rescue(record)  # by the successor, or after the others
+            self._fates.queue_rescue(
+                record, now
+            )  # by the successor, or after the others
         else:
             self._not_taken(record, why, now)
 
@@ -727,7 +733,7 @@ class DeliveryMachine:
     def _sized(self, record: Record, now: float) -> None:
         batch, refusal = record.batch, record.refusal
         if batch is not None and refusal is not None:
-            known = self._known(record, batch, refusal)
+            known = self._known(record, batch, refusal, now)
             record.error = self._judge.judge(refusal, known).error
         error = record.error
         assert error is not None

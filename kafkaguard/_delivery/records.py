@@ -63,6 +63,8 @@ class Record:
         is_suspect: It was refused again and may be to blame, so the next batch has
             fewer records.
         is_alone: It was sent alone, so an answer is about this record.
+        singles: How often it was handed over alone while other batches of its topic
+            were open, so that an answer might not be about it.
         refusal: Why it failed in a transaction; it is judged again when the topic's
             size limit is known.
         reason: The reason for the dead letter's headers, if the error does not say it.
@@ -90,6 +92,7 @@ class Record:
         "resent",
         "retry",
         "shell",
+        "singles",
         "state",
         "token",
     )
@@ -115,7 +118,7 @@ class Record:
         self.error: KafkaGuardError | None = None
         self.outcome: RecordOutcome | None = None
         self.doubt: KafkaGuardError | None = None
-        self.resent = 0
+        self.resent = self.singles = 0
         self.retry: Machine | None = None
         self.is_suspect = self.is_alone = False
         self.refusal: Refusal | None = None

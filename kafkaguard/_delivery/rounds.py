@@ -193,8 +193,10 @@ class Rounds:
             group = [r for r in group if not self._end_if_hopeless(r, topic, now)]
             group = self._without_superseded(group, now)
             if group:
+                is_single = len(group) == 1
                 for record in group:
-                    record.is_alone = is_quiet and len(group) == 1
+                    record.is_alone = is_single and is_quiet
+                    record.singles += is_single and not is_quiet
                 return group
         self.oversize.discard(topic.name)
         return []

@@ -114,6 +114,16 @@ class TestNewest:
         first.unwritten.update((0, 1))
         assert lines.newest(HERE, {b"a"}) == ({}, None)
 
+    def test_a_batch_of_resent_records_has_their_keys(self):
+        """A client cannot show an open batch, but each record in it is known."""
+        batch = Keyed(HERE, 5, None)
+        lines = lines_of(batch)
+        first, second = batch.tokens()
+        lines.again[first] = Failed(None, b"a", ((0, 1), 0))
+        assert lines.newest(HERE, {b"a"})[1] is not None  # the second may have any key
+        lines.again[second] = Failed(None, b"b", ((0, 2), 0))
+        assert lines.newest(HERE, {b"a", b"c"}) == ({b"a": ((0, 1), 0)}, None)
+
     def test_a_batch_is_remembered_until_all_before_it_is_settled(self):
         """A record that failed early is compared with what came after."""
         first, second = Keyed(HERE, 1, [b"a"]), Keyed(HERE, 2, [b"a"])
@@ -138,6 +148,7 @@ class Failed:
     rank: tuple
     due: float = 99.0
     raw: bytes = b"raw"
+    singles: int = 0
     is_letter: bool = False
     is_alone: bool | None = None
 

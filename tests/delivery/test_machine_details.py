@@ -51,6 +51,20 @@ class TestBatches:
         assert c.HoldSends("t") in machine.failed(batch, refusals(batch, 19), 0.0)
         assert machine.pending() == 1
 
+    def test_the_time_of_a_resent_record_does_not_end_newer_ones_in_its_batch(self):
+        """The batch is failed at the older record's deadline; the newer one goes on."""
+        machine = machine_of()
+        [old], again = resent(machine, begun(machine))
+        again.due = again.next_check = 90.0
+        again.items.append(Item(Raw(b"k", b"9:good"), is_new=True))
+        machine.sent("t", again.items[:1], 1.0)
+        assert machine.next_due() <= old.due
+        machine.tick(old.due)
+        expired = refusals(again, 7, "client", "never", expired=True)
+        told = machine.failed(again, expired, old.due)
+        assert only(c.Settle, told).record is old
+        assert machine.pending() == 1
+
     def test_what_comes_too_late_is_told_as_it_came(self):
         """The broker's answer goes before the time that is over."""
         machine = machine_of()

@@ -15,7 +15,7 @@ from kafkaguard._delivery.judging import NOT_SENT, Judge, Judgement
 from kafkaguard._delivery.lines import Lines
 from kafkaguard._delivery.machine import DeliveryMachine
 from kafkaguard._delivery.rounds import Rounds
-from kafkaguard._delivery.table import CLIENTS, RECORDS, TOPICS
+from kafkaguard._delivery.table import CLIENTS, RECORDS, TOPICS, ClientState
 from kafkaguard._delivery.topic_round import TopicRound
 from kafkaguard._retries.machine import Machine, Step
 from tests.delivery.simulate import play, play_range, simulate
@@ -151,6 +151,38 @@ class TestABrokenMachineIsNoticed:
         monkeypatch.setattr(Machine, "failed", lambda *_, **__: again)
         monkeypatch.setattr(Attempts, "_bounded", lambda *_: math.inf)
         assert "was told after" in noticed()
+
+    def test_records_that_wait_for_a_successor_are_given_up(self, monkeypatch):
+        """What waits is lost at the first failed attempt to build a client."""
+        go_on = DeliveryMachine._go_on
+
+        def wrong(self, now):
+            if self._client.state is ClientState.PAUSED:
+                self._lose_waiting(now)
+            return go_on(self, now)
+
+        monkeypatch.setattr(DeliveryMachine, "_go_on", wrong)
+        assert "given up early" in noticed()
+
+    def test_a_batch_takes_its_mates_along(self, monkeypatch):
+        """The time of one record that was sent again ends newer ones of its batch."""
+        judge = Judge.judge
+
+        def wrong(self, refusal, known):
+            return judge(self, refusal, replace(known, has_time=False))
+
+        monkeypatch.setattr(Judge, "judge", wrong)
+        assert "given up early" in noticed()
+
+    def test_records_are_superseded_by_refused_ones(self, monkeypatch):
+        """A newer record of the key that was refused counts as written."""
+        monkeypatch.setattr(Batch, "may_hold", lambda self, _: self.ended != "split")
+        assert "nothing newer of its key" in noticed()
+
+    def test_a_record_is_sent_again_without_a_gap(self, monkeypatch):
+        """A refused record that cannot be sent alone is sent in a hot loop."""
+        monkeypatch.setattr("kafkaguard._delivery.fates.FIRST_GAP_S", 0.0)
+        assert "was handed over" in noticed()
 
     def test_nothing_is_taken_back(self, monkeypatch):
         """What waits behind a record that is sent again overtakes it."""

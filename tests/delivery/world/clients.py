@@ -242,6 +242,11 @@ class ModelClient:
         world = self.world
         batch.tries += 1
         fault = world.fault()
+        numbers = {item.number for item in batch.items}
+        if fault in ("19", "29"):
+            world.refused |= numbers
+        elif fault:
+            world.doubtful |= numbers
         now = world.clock.now
         # One connection: batches arrive in the order in which they were sent.
         arrives = max(now + world.latency(), self._last_arrival.get(batch.at, 0.0))
@@ -446,9 +451,15 @@ class ModelClient:
             return
         self._time_out(batch)
 
+    def _doubt_flying(self) -> None:
+        self.world.doubtful.update(
+            item.number for batch in self.flying for item in batch.items
+        )
+
     def _time_out(self, batch: ModelBatch) -> None:
         was_sent = batch.state == "sent"
         if was_sent:
+            self._doubt_flying()
             self.world.is_calm = False  # nobody can know whether it is written
         if was_sent and self.kind.takes_over:
             self._die(KafkaTimeoutError("it has lost its sequence"), batch.at)
@@ -474,6 +485,7 @@ class ModelClient:
     def _die(self, cause: BaseException, place: Place | None) -> None:
         if self.cause is None and not self.is_stopped:
             self.cause = cause
+            self._doubt_flying()
             self.world.say("died", cause)
             self.world.died(self, cause, place)
             if self.kind.hears_late:
@@ -493,4 +505,5 @@ class ModelClient:
     def stop(self) -> None:
         """Stop the client."""
         self.is_shut = self.is_stopped = True
+        self._doubt_flying()
         self._give_all_up()

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from tests.delivery.world.clients import DELIVERY_S, GRACE_S
+from kafkaguard._delivery.report import SupersededError
+from tests.delivery.world.clients import DELIVERY_S, GRACE_S, LINGER_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
     from tests.delivery.world.world import World
 
 MARGIN_S = 12.0
+#: Hand-overs of a record while nothing fails but records that a topic refuses: halves
+#: of a batch, then alone, with growing gaps if partitions have no leader.
+MOST_HAND_OVERS = 24
 
 
 def broken(world: World) -> Iterator[str]:
@@ -24,6 +28,10 @@ def broken(world: World) -> Iterator[str]:
     yield from _report(world)
     yield from _left_over(world)
     yield from _rescued(world)
+    yield from _not_given_up(world)
+    yield from _not_doubted(world)
+    yield from _overtaken(world)
+    yield from _requests(world)
 
 
 def _told(world: World) -> Iterator[str]:
@@ -137,3 +145,60 @@ def _rescued(world: World) -> Iterator[str]:
         told = world.told.get(number)
         if told is not None and told.ending != "delivered":
             yield f"#{number} is good, and was told {told.ending}"
+
+
+def _not_given_up(world: World) -> Iterator[str]:
+    """A good record fails early only for a reason: progress, whatever the faults are.
+
+    The reasons: a broker refused a batch of it, a newer record of its key has overtaken
+    it, the producer was closed, or no successor of a dead client could be built.
+    """
+    if world.policy.rescue == "never" or world.is_closed or world.was_lost:
+        return
+    for number in world.good - world.refused:
+        told = world.told.get(number)
+        if told is None or told.ending != "failed":
+            continue
+        is_early = told.at < world.taken_at[number] + DELIVERY_S - LINGER_S
+        if is_early and not isinstance(told.error, SupersededError):
+            yield f"#{number} is good, and was given up early: {told.error}"
+
+
+def _not_doubted(world: World) -> Iterator[str]:
+    """A record is in doubt only if a request with it could end either way."""
+    for number, told in world.told.items() if not world.is_closed else ():
+        if told.ending == "in_doubt" and number not in world.doubtful:
+            yield f"#{number} is in doubt for no reason: {told.error}"
+
+
+def _overtaken(world: World) -> Iterator[str]:
+    """A record is superseded only if a newer one of its key was or may be written."""
+    for number, told in world.told.items():
+        if told.letters or not isinstance(told.error, SupersededError):
+            continue
+        newer = (
+            each
+            for each, at in world.taken_at.items()
+            if each > number
+            and at <= told.at
+            and world.keys[each] == world.keys[number]
+            and world.topics[each] == world.topics[number]
+        )
+        if not any(_may_be_written(world, each, told.at) for each in newer):
+            yield f"#{number} was superseded, and nothing newer of its key is there"
+
+
+def _may_be_written(world: World, number: int, at: float) -> bool:
+    """Return whether a record was written at that time, or might still be."""
+    told = world.told[number]
+    was_overtaken = isinstance(told.error, SupersededError)
+    return told.at >= at or told.ending in ("delivered", "in_doubt") or was_overtaken
+
+
+def _requests(world: World) -> Iterator[str]:
+    """Without faults on the wire, no record is sent again and again."""
+    if world.faultiness:
+        return
+    for number, count in world.handed.items():
+        if count > MOST_HAND_OVERS:
+            yield f"#{number} was handed over {count} times"

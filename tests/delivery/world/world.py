@@ -52,10 +52,14 @@ class Told:
     Attributes:
         ending: The outcome in one word, as in ``RecordOutcome``.
         at: When the application got it.
+        error: Why the record was not delivered.
+        letters: Whether a dead letter was tried for it, so that it was decided earlier.
     """
 
     ending: str
     at: float
+    error: BaseException | None = None
+    letters: bool = False
 
 
 class World:
@@ -117,7 +121,15 @@ class World:
         self.told: dict[int, Told] = {}
         self.taken_at: dict[int, float] = {}
         self.keys: dict[int, bytes | None] = {}
+        self.topics: dict[int, str] = {}
+        #: Records of a batch that an injected fault refused; that nobody can be sure of.
+        self.refused: set[int] = set()
+        self.doubtful: set[int] = set()
+        #: Whether a successor could not be built, or was not wanted.
+        self.was_lost = False
         self.good: set[int] = set()
+        #: How often each record was handed over again.
+        self.handed: Counter[int] = Counter()
         self.outcomes: Counter[str] = Counter()
         self.reported: Counter[str] = Counter()
         self.problems: list[str] = []
@@ -217,6 +229,7 @@ class World:
             self._numbers += 1
             self.taken_at[number] = self.clock.now
             self.keys[number] = key
+            self.topics[number] = topic
             if self._is_good(topic, item):
                 self.good.add(number)
             self.say("send", topic, partition, item, key, value[:8])
@@ -348,10 +361,17 @@ class World:
             if item.is_new and item not in failed:
                 self._tell(item.number, "delivered")
 
-    def _tell(self, number: int, ending: str) -> None:
+    def _tell(
+        self,
+        number: int,
+        ending: str,
+        error: BaseException | None = None,
+        *,
+        letters: bool = False,
+    ) -> None:
         if number in self.told:
             self.problems.append(f"#{number} was told twice: {self.told[number]}")
-        self.told[number] = Told(ending, self.clock.now)
+        self.told[number] = Told(ending, self.clock.now, error, letters)
         self.say("told", f"#{number}", ending)
 
     # --- the driver -------------------------------------------------------------------
@@ -428,6 +448,8 @@ class World:
             self.client.take(topic, partition, item)
         except Exception as error:
             return error
+        if origin is None:
+            self.handed[item.number] += 1
         return item
 
     def _handed_over(self, command: c.Send, handed: list[Any]) -> None:
@@ -484,6 +506,7 @@ class World:
                     awaited=bool(self._blocked),
                 )
             )
+            self.was_lost = self.was_lost or self.machine.lost is not None
             return
         self._generation += 1
         old = self.client
@@ -509,8 +532,10 @@ class World:
         item = record.first_token
         assert isinstance(item, Item)
         assert record.outcome is not None
-        self._tell(item.number, record.outcome.ending)
         error = record.outcome.error
+        ending = record.outcome.ending
+        letters = ending == "dead_lettered" or record.letter_error is not None
+        self._tell(item.number, ending, error, letters=letters)
         if error is not None:
             self.say("   ", error)
             if isinstance(error, SupersededError):
