@@ -45,6 +45,10 @@ schedules: .venv/installed
 simulate: .venv/installed ## A million schedules of faults against the delivery machine
 	$(BIN)/python -m tests.delivery.simulate --schedules 1000000 $(SIMULATE)
 
+.PHONY: differ
+differ: .venv/installed ## Guarded clients beside bare ones, 300 seeded programs each: DIFFER='--seed 7'
+	$(BIN)/python -W ignore -m tests.differ $(DIFFER)
+
 .PHONY: chaos
 chaos: .venv/installed ## A guarded producer while three brokers fail: CHAOS='--seconds 600 --seed 3'
 	$(BIN)/python -W ignore -m tests.chaos $(CHAOS)
