@@ -951,3 +951,42 @@ def test_abort_that_is_answered_with_abort_needs_a_new_producer(context):
     """To abort once more would go on for ever."""
     assert classify(120, phase="abort", **context).action == "RECREATE"
     assert classify(120, **context).action == "ABORT"
+
+
+KEYLESS = {"api": "Produce", "null_key": True, "facts": COMPACTED}
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        e.UnknownServerError("x", client="aiokafka"),
+        aiokafka_errors.UnknownError("x"),
+    ],
+    ids=["of kafkaguard", "of the client"],
+)
+def test_facts_that_are_given_beside_an_exception_decide(error):
+    """A compacted topic explains a code that the client has lost; another does not."""
+    assert classify(error, **KEYLESS).rule.id == "null-key-behind-a-lost-code"
+    for facts in (None, TIERED):
+        other = classify(error, **{**KEYLESS, "facts": facts})
+        assert other.rule.id == "code-not-kept"
+
+
+@pytest.mark.parametrize(
+    ("error", "client", "is_lost"),
+    [
+        (e.UnknownServerError("x", client="aiokafka"), "kafka-python", False),
+        (e.UnknownServerError("x", client="kafka-python"), "aiokafka", True),
+        (aiokafka_errors.UnknownError("x"), "kafka-python", False),
+        (kafka_errors.UnknownError("x"), "aiokafka", True),
+        (KafkaError(-1), "aiokafka", True),
+        (-1, "aiokafka", True),
+    ],
+    ids=repr,
+)
+def test_the_client_that_is_named_counts_before_that_of_the_exception(
+    error, client, is_lost
+):
+    """A wrapper knows better than the exception's class who has reported it."""
+    rule = classify(error, client=client, **KEYLESS).rule
+    assert (rule.id == "null-key-behind-a-lost-code") is is_lost
