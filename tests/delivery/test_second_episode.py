@@ -94,6 +94,23 @@ def test_sends_are_freed_some_seconds_after_each_hand_over():
     assert c.FreeSends("t") in machine.tick(10.0 + DRAIN_S)
 
 
+def test_a_second_group_does_not_wait_for_a_record_of_the_first():
+    """The first group had its time; the sends are freed with the second one."""
+    machine = machine_of()
+    _, away = resent(machine, begun(machine))
+    machine.sent("t", away.items, 0.0)
+    batch = Items(HERE, (0, 2), 31.0)
+    batch.items = [Item(Raw(b"other", b"7:good"), is_new=True)]
+    machine.began(batch)
+    machine.failed(batch, refusals(batch, 19), 1.0)
+    second = only(c.Send, machine.tick(DRAIN_S)).records
+    again = Items(HERE, (0, 3), 31.0)
+    again.items = [Item(second[0].raw, is_new=False)]
+    machine.began(again)
+    machine.sent("t", again.items, DRAIN_S)
+    assert c.FreeSends("t") in machine.accepted(again, DRAIN_S)
+
+
 def record_of(batch, *, retry):
     """Make a record that was sent again, with or without an attempt of the policy."""
     record = Record(object(), batch, 0, HERE, 5.0, Raw(b"k", b"v"))

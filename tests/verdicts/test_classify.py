@@ -979,6 +979,8 @@ def test_facts_that_are_given_beside_an_exception_decide(error):
         (e.UnknownServerError("x", client="kafka-python"), "aiokafka", True),
         (aiokafka_errors.UnknownError("x"), "kafka-python", False),
         (kafka_errors.UnknownError("x"), "aiokafka", True),
+        (type("Own", (aiokafka_errors.UnknownError,), {})("x"), "kafka-python", False),
+        (type("Own", (kafka_errors.UnknownError,), {})("x"), "aiokafka", True),
         (KafkaError(-1), "aiokafka", True),
         (-1, "aiokafka", True),
     ],
