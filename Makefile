@@ -53,6 +53,10 @@ differ: .venv/installed ## Guarded clients beside bare ones, 300 seeded programs
 chaos: .venv/installed ## A guarded producer while three brokers fail: CHAOS='--seconds 600 --seed 3'
 	$(BIN)/python -W ignore -m tests.chaos $(CHAOS)
 
+.PHONY: size
+size: ## The statements of each room, without docstrings
+	@$(PYTHON) scripts/size.py
+
 .PHONY: lint
 lint: .venv/installed ## ruff, mypy and the layers
 	$(BIN)/ruff check .
