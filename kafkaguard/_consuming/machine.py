@@ -601,6 +601,9 @@ class ConsumerMachine:
     def assigned(self, places: Collection[TopicPartition]) -> list[Command]:
         """Record the whole assignment, and forget all other partitions.
 
+        Not the user's pauses of them: if a hold is the client's pause, the client keeps
+        pauses of a partition that goes away and comes back.
+
         Returns:
             Holds for the partitions that still wait, because a rebalance may have ended
             the client's pauses.
@@ -608,10 +611,8 @@ class ConsumerMachine:
         gone = [place for place in self._episodes if place not in places]
         commands: list[Command] = []
         for place in gone:
-            del self._episodes[place]
-            commands.append(Free(place))
+            commands += self._free(place, self._episodes.pop(place))
             self._forget_facts(place.topic)
-        self._user_paused.intersection_update(places)
         self._standing.keep(places)
         self._plan()
         return commands + [

@@ -500,6 +500,7 @@ class World(RuleBasedStateMachine):
                 case c.Hold(place):
                     self.held.add(place)
                 case c.Free(place):
+                    assert self.shows_answers or place not in self.user_paused
                     self.held.discard(place)
                 case c.LetReset(place):
                     self.resets.add(place)
@@ -585,7 +586,8 @@ class World(RuleBasedStateMachine):
     def rebalances(self, places):
         """Another assignment; what is gone is forgotten."""
         self.assignment = places
-        self.user_paused &= places
+        if self.shows_answers:  # else the client keeps the user's pauses
+            self.user_paused &= places
         self.open_since_told &= places
         self.refused_at = {p: at for p, at in self.refused_at.items() if p in places}
         self.carry_out(self.machine.assigned(places))

@@ -312,12 +312,19 @@ class TestLateAnswers:
         one.check_progress(readers, 0.0)
         assert [c.Probe(ELSEWHERE, 3)] == one.check_progress(readers, 1.0)
 
-    def test_a_rebalance_forgets_the_users_pauses_of_what_is_gone(self):
-        """The client forgets them too; the others stay."""
-        one = machine()
-        one.user_pauses([HERE, THERE])
-        one.assigned({THERE})
-        assert one._user_paused == {THERE}
+    def test_a_pause_of_the_user_outlasts_a_rebalance_that_takes_the_partition(self):
+        """The client keeps the pause, so neither going nor waiting again resumes it."""
+        one = machine(shows_answers=False)
+        one.refused(HERE, ReadRefusal(6), 0.0)
+        one.user_pauses([HERE])
+        for now in (1.0, 2.0):  # twice in a row
+            assert one.assigned({THERE}) == []
+            one.assigned({HERE, THERE})
+            one.refused(HERE, ReadRefusal(6), now)
+            assert c.Free(HERE) not in one.probed(HERE, None, now + 1.0)
+            one.refused(HERE, ReadRefusal(6), now)
+        assert one.user_resumes([HERE]) == []  # it waits
+        assert c.Free(HERE) in one.probed(HERE, None, 9.0)
 
     def test_a_partition_that_is_tried_at_the_moment_is_not_held_by_a_rebalance(self):
         """Its next read says whether it still waits."""

@@ -85,7 +85,7 @@ _ONLY_OPEN: Final = (
     "set_sasl_credentials",
     "store_offsets",
 )
-#: Most seconds that a poll blocks in the client before the guard does what is due.
+#: Most seconds that a ``poll`` blocks in the client before the guard does what is due.
 _SLICE_S: Final = 0.2
 #: Seconds between two checks of the readers' positions.
 _CHECK_S: Final = 0.5
@@ -168,7 +168,7 @@ class GuardedConsumer(BlockingConsumer):
                 "guard(factory=Consumer, config={...})",
                 policy.on_offset_reset,
             )
-        self._quick = self._quick_polls()
+        self._quick = self._quick_poll()
         # librdkafka blocks for ever if one thread closes while another one polls.
         self._in_client = threading.RLock()
 
@@ -182,143 +182,128 @@ class GuardedConsumer(BlockingConsumer):
                 cannot be used. The error also has the client's class.
         """
         message = self._poll_slowly(timeout, None)
-        if message is not None and message.error() is None:
+        has_record = message is not None and message.error() is None
+        if has_record and not self._shell.failures:
             self._speed_up()
         return message
 
     def _speed_up(self) -> None:
         """Let the next polls call the client directly, until the next check is due."""
-        self.poll, self.consume = self._quick  # type: ignore[method-assign]  # for speed: less work per record
+        self.poll = self._quick  # type: ignore[method-assign]  # for speed: less work per record
         beat = loop()
         slow_down = partial(_slow_down, weakref.ref(self))
         beat.call_soon_threadsafe(beat.call_later, _QUICK_S, slow_down)
 
-    def _quick_polls(self) -> tuple[Callable[..., Any], Callable[..., Any]]:
-        """Return ``poll`` and ``consume`` for while each of them returns records."""
-        client_poll, client_consume = self.client.poll, self.client.consume
-        poll_slowly, consume_slowly = self._poll_slowly, self._consume_slowly
-        raised, failures, error_of = self._raised, self._shell.failures, Message.error
+    def _quick_poll(self) -> Callable[..., Any]:
+        """Return ``poll`` for while each of them returns a record."""
+        client_poll, poll_slowly = self.client.poll, self._poll_slowly
+        raised = self._raised
 
         def poll(timeout: float | None = _FOR_EVER) -> Message | None:
             """Poll, as :meth:`GuardedConsumer.poll` does."""
             try:
                 message = client_poll(_AT_ONCE)
-            except (KafkaException, RuntimeError) as error:
+            except (KafkaException, RuntimeError, SystemError) as error:
                 raise raised(error) from error
             if message is not None and message.error() is None:
                 return message
             return poll_slowly(timeout, message)
 
-        def consume(
-            num_messages: int = 1, timeout: float | None = _FOR_EVER
-        ) -> list[Message]:
-            """Consume, as :meth:`GuardedConsumer.consume` does."""
-            if failures:
-                return consume_slowly(num_messages, timeout, [])
-            try:
-                found: list[Message] = client_consume(num_messages, _AT_ONCE)
-            except (KafkaException, RuntimeError) as error:
-                raise raised(error) from error
-            if len(found) == num_messages and not any(map(error_of, found)):
-                return found
-            return consume_slowly(num_messages, timeout, found)
-
-        for call in (poll, consume):
-            call.__qualname__ = call.__name__  # which a TypeError shows
-        return poll, consume
+        poll.__qualname__ = poll.__name__  # which a TypeError shows
+        return poll
 
     def _poll_slowly(
         self, timeout: float | None, message: Message | None
     ) -> Message | None:
         """Poll in short slices, and do what is due between them."""
         until = _end_of(timeout)
-        while True:
-            if message is None:
-                self._do_due()
-                self._raise_failure()
-                try:
-                    with self._in_client:
-                        message = self.client.poll(self._slice(until))
-                except (KafkaException, RuntimeError) as error:
-                    raise self._raised(error) from error
-            if message is not None:
-                self._note_error(message)
-                self._raise_failure()
-                return message
+        while message is None:
+            message = self._wait(self.client.poll, until, _SLICE_S)
             if time.monotonic() >= until:
-                return None
-
-    def _slice(self, until: float) -> float:
-        """Return how long the client may block."""
-        left = min(until - time.monotonic(), self._driver.seconds_left(), _SLICE_S)
-        return max(_AT_ONCE, left)
+                break
+        if message is not None and self._note_error(message):
+            self._raise_failure()
+        return message
 
     def consume(
         self, num_messages: int = 1, timeout: float | None = _FOR_EVER
     ) -> list[Message]:
         """Consume, as ``Consumer.consume`` does.
 
+        The records are those of one call of the client, which stores their offsets. It
+        waits until ``timeout`` for ``num_messages``. Without a timeout, or while a
+        partition cannot be read, it ends with the first records.
+
         Raises:
             KafkaGuardError: As for ``poll``.
         """
-        found = self._consume_slowly(num_messages, timeout, [])
-        if len(found) == num_messages and not any(map(Message.error, found)):
-            self._speed_up()
+        until = _end_of(timeout)
+        waiting = self.cluster_view.read_errors
+        call = partial(self.client.consume, num_messages)
+        found: list[Message] = []
+        while not found:
+            is_short = waiting or until == math.inf
+            found = self._wait(call, until, _SLICE_S if is_short else math.inf)
+            if time.monotonic() >= until or not num_messages:
+                break
+        if any(map(Message.error, found)):
+            raised = [each for each in found if self._note_error(each)]
+            if len(raised) == len(found):
+                self._raise_failure()
         return found
 
-    def _consume_slowly(
-        self, num_messages: int, timeout: float | None, found: list[Message]
-    ) -> list[Message]:
-        """Consume in short slices, and do what is due between them."""
-        until = _end_of(timeout)
-        while len(found) < num_messages:
-            self._do_due()
-            if not found:  # else raising would lose records: a later call raises
-                self._raise_failure()
-            try:
-                with self._in_client:
-                    found += self.client.consume(
-                        num_messages - len(found), self._slice(until)
-                    )
-            except (KafkaException, RuntimeError) as error:
-                raise self._raised(error) from error
-            if time.monotonic() >= until:
-                break
-        for each in found:
-            self._note_error(each)
-        if all(each.error() is not None for each in found):
-            self._raise_failure()
-        return found
+    def _wait(self, call: Callable[[float], Any], until: float, longest: float) -> Any:
+        """Do what is due, raise what is queued, and then call the client once.
+
+        Nothing is raised after the client's call has returned something: the records
+        count as read, and may be committed.
+        """
+        self._do_due()
+        self._raise_failure()
+        left = min(until - time.monotonic(), self._driver.seconds_left(), longest)
+        try:
+            with self._in_client:
+                return call(max(_AT_ONCE, left))
+        except (KafkaException, RuntimeError, SystemError) as error:
+            raise self._raised(error) from error
 
     def _raised(self, error: BaseException) -> KafkaGuardError:
         """Translate an error that the client has raised.
 
-        A DeserializingConsumer raises errors that a Consumer returns in a message.
+        A DeserializingConsumer raises errors that a Consumer returns in a message. If
+        a callback runs after an error, the client hides the error in a SystemError.
         """
+        if isinstance(error, SystemError):
+            if not isinstance(error.__cause__, KafkaException):
+                raise error
+            error = error.__cause__
         message = getattr(error, "kafka_message", None)
-        if message is not None and message.error() is not None:
-            self._note_error(message)
-            self._shell.failures.clear()  # it is raised at once
+        if message is not None and self._note_error(message):
+            self._shell.failures.pop()  # it is raised at once
         return _ours(error)
 
-    def _note_error(self, message: Message) -> None:
-        """Record an error that the client has returned in place of a record."""
-        error = message.error()
+    def _note_error(self, message: Message) -> bool:
+        """Record an error that the client has returned in place of a record.
+
+        Returns:
+            Whether a poll has to raise it; it is the last of the queued failures.
+        """
+        error, queued = message.error(), len(self._shell.failures)
         if error is None:
-            return
+            return False
         topic, partition = message.topic(), message.partition()
         if topic is None and error.str().startswith(_GAVE_UP):
             self._driver.starts_unknown(errors.translate(error, api=OFFSET_FETCH))
-            self._driver.tell()
-            return
-        place, where = None, {}
-        if topic is not None and partition is not None and partition >= 0:
-            place = as_partition((topic, partition))
-            where = {"partition": partition}
-        if topic is not None:
-            where |= {"api": FETCH, "topic": topic}
-        self._driver.error_returned(place, errors.translate(error, **where))
+        else:
+            place, where = None, {}
+            if topic is not None and partition is not None and partition >= 0:
+                place = as_partition((topic, partition))
+                where = {"partition": partition}
+            if topic is not None:
+                where |= {"api": FETCH, "topic": topic}
+            self._driver.error_returned(place, errors.translate(error, **where))
         self._driver.tell()
+        return len(self._shell.failures) > queued
 
     def _do_due(self) -> None:
         """Do what is due; every ``_CHECK_S`` seconds, check the readers' positions."""
@@ -359,6 +344,8 @@ class GuardedConsumer(BlockingConsumer):
             self._driver.unconnected()
         known = errors.translate(error, context={"phase": "background"})
         self._driver.error_returned(None, known)
+        if self._shell.failures:  # the next poll raises it
+            _slow_down(weakref.ref(self))
 
     def _hear_reset(self, place: Place, asked: int) -> None:
         """Record that librdkafka resets a position; called while the user polls."""
@@ -518,7 +505,7 @@ def _slow_down(consumer: weakref.ref[GuardedConsumer]) -> None:
     guarded = consumer()
     if guarded is not None:
         with suppress(AttributeError):  # done already, or this is a forked child
-            del guarded.poll, guarded.consume
+            del guarded.poll
 
 
 def _end_of(timeout: float | None) -> float:
