@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from kafkaguard._verdicts.classification import classify
 from kafkaguard._verdicts.signals import signal_of
@@ -13,6 +13,7 @@ from kafkaguard.errors import (
     ClientStateError,
     KafkaGuardError,
     RecordPurgedError,
+    SerializationFailedError,
     dual,
     for_code,
 )
@@ -128,6 +129,70 @@ class ClientErrors(ABC):
         )
         if is_exception:
             error.__cause__ = original
+        return error
+
+    def undecoded(
+        self,
+        original: BaseException,
+        part: Literal["key", "value"],
+        *,
+        offset: int,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Any,
+        **place: Any,
+    ) -> KafkaGuardError:
+        """Make the error of a record whose key or value the application cannot decode.
+
+        Args:
+            original: What the deserializer has raised. If its class can be a parent,
+                the error is also an instance of it.
+            part: What could not be decoded.
+            offset: The record's offset.
+            key: The bytes of its key.
+            value: The bytes of its value.
+            headers: Its headers.
+            place: ``topic`` and ``partition``.
+
+        Returns:
+            A :class:`SerializationFailedError` without the record's content in its
+            text. ``original`` is the ``__cause__``.
+        """
+        message = (
+            f"the {part} of the record at offset {offset} cannot be deserialized "
+            f"({type(original).__name__}). The next poll reads on behind this record; "
+            "seek to its offset to read it again"
+        )
+        found = signal_of(original)
+        code = found.key if found is not None and isinstance(found.key, int) else None
+        ours: type[KafkaGuardError] = SerializationFailedError
+        if code is not None and issubclass(for_code(code), ours):
+            ours = for_code(code)
+        wrapper = ours(message)
+        wrapper.__cause__ = original
+        known = {
+            "code": ours.code,
+            "api": "Fetch",
+            "verdict": classify(wrapper, api="Fetch", client=self.client),
+            "original": original,
+            **place,
+        }
+        args = self._args(ours.code, message)
+        try:
+            error = self._combine(
+                ours,
+                _importable(type(original)),
+                args,
+                message,
+                attributes=dict(vars(original)),
+                **known,
+            )
+        except Exception:  # noqa: BLE001 - an exception's class may allow no subclass
+            error = self._combine(
+                ours, self.base, args, message, attributes={}, **known
+            )
+        error.__dict__.update(offset=offset, key=key, value=value, headers=headers)
+        error.__cause__ = original
         return error
 
     def _class_of(self, ours: type[KafkaGuardError]) -> type[BaseException]:

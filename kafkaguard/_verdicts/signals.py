@@ -123,6 +123,7 @@ TEXTS: dict[str, tuple[tuple[str, type[e.KafkaGuardError]], ...]] = {
 
 #: librdkafka's codes that only wrap what a serialiser or a deserialiser has raised.
 _WRAPS = frozenset({-162, -161, -160, -159})
+_WRAPPERS = _WRAPS | {e.SerializationFailedError}
 _WRAPPED = "wrapped"
 #: librdkafka has one code for all that ends a login; its texts show the broker's code.
 _AUTHENTICATION = -169
@@ -203,7 +204,7 @@ def signal_of(error: Any) -> Signal | None:
         The signal, or None if ``error`` is no exception and no ``KafkaError``.
     """
     best = _read(error)
-    if best is not None and best.key in _WRAPS:
+    if best is not None and best.key in _WRAPPERS:
         return _unwrapped(error) or best
     if best is None or _rank(best) == 0 or best.key is e.CallInterruptedError:
         return best

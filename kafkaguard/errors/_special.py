@@ -138,10 +138,22 @@ class RecordPurgedError(FatalError):
 
 
 class SerializationFailedError(FatalError):
-    """The record's key or value could not be (de)serialised."""
+    """The record's key or value could not be (de)serialised.
+
+    Attributes:
+        offset: The offset of a record that was read (KIP-1036); None: the record was
+            not read but to be sent, or a guard did not raise this.
+        key: The bytes of its key; None: it has none.
+        value: The bytes of its value; None: it has none.
+        headers: Its headers, as the client returns them.
+    """
 
     name = "SERIALIZATION_FAILED"
     origin = "client"
+    offset: int | None = None
+    key: bytes | None = None
+    value: bytes | None = None
+    headers: Any = None
 
 
 class ClientClosedError(FatalError):

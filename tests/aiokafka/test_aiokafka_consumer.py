@@ -16,7 +16,7 @@ from aiokafka.consumer.fetcher import Fetcher, PartitionRecords
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka import errors as aiokafka_errors
 from kafkaguard import Action, errors, guard
-from tests.contracts.consumer import AnswersContract, Reader, fill
+from tests.contracts.consumer import AnswersContract, OwnError, Reader, fill
 
 
 class AiokafkaReader(Reader):
@@ -115,6 +115,7 @@ class TestAiokafkaConsumer(AnswersContract):
     impatient = types.MappingProxyType({})
     client_name = "aiokafka"
     client_error = aiokafka_errors.KafkaError
+    undecoded_error = OwnError
     rejoin_error = aiokafka_errors.CommitFailedError
     closed_error = aiokafka_errors.ConsumerStoppedError
     answers_closed = frozenset(

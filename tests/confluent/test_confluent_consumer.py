@@ -12,6 +12,7 @@ from pathlib import Path
 import confluent_kafka
 import pytest
 from confluent_kafka import Consumer, DeserializingConsumer, TopicPartition
+from confluent_kafka.error import ValueDeserializationError
 
 from kafkaguard import Action, errors, guard
 from kafkaguard._consuming import events as ev
@@ -105,6 +106,7 @@ class TestConfluentConsumer(ConsumerContract):
     impatient = types.MappingProxyType({"socket.timeout.ms": 1500})
     client_name = "confluent-kafka"
     client_error = confluent_kafka.KafkaException
+    undecoded_error = ValueDeserializationError
     rejoin_error = confluent_kafka.KafkaException
     closed_error = RuntimeError
     answers_closed = frozenset()
@@ -146,6 +148,21 @@ class TestConfluentConsumer(ConsumerContract):
             yield reader
         finally:
             guarded.close()
+
+    @contextmanager
+    def open_decoding(self, servers, decode, **options):
+        """Open a DeserializingConsumer, which polls record by record."""
+        options |= {"kind": DeserializingConsumer, "value.deserializer": decode}
+        with self.open(servers, **options) as reader:
+
+            def poll(seconds):
+                message = reader.guarded.poll(seconds)
+                if message is None:
+                    return []
+                return [(message.partition(), message.offset(), message.value())]
+
+            reader.poll = poll
+            yield reader
 
     def test_b55_a_failed_broker_is_asked_again_with_growing_gaps(
         self, kafka_cluster, kafka_faults

@@ -141,6 +141,8 @@ class ConsumerContract:
     answers_closed: frozenset[str]
     #: The client reports the result of each read, so the guard sees all codes.
     sees_answers = True
+    #: What polling raises without the guard if a deserializer raises an `OwnError`.
+    undecoded_error: type[BaseException]
 
     def open(self, servers, *, assign=None, **options):
         """Return a context manager of a `Reader`; `assign` is a list of partitions.
@@ -403,6 +405,85 @@ class ConsumerContract:
             assert reader.values(0) == []
             reader.resume(topic, 0)
             reader.read_until(lambda: len(reader.values(0)) == 5)
+
+    # --- records that cannot be decoded -----------------------------------------------
+
+    def open_decoding(self, servers, decode, **options):
+        """Open a reader whose values are decoded by a function."""
+        return self.open(servers, value_deserializer=decode, **options)
+
+    def test_records_that_cannot_be_decoded_are_raised_once_and_passed(
+        self, kafka_cluster
+    ):
+        """Two in a row, the last one, and records of other partitions between them."""
+        topic = kafka_cluster.create_topic(partitions=2)
+        write(kafka_cluster, topic, b"0 bad1 bad2 3 bad4", key=b"k")
+        fill(kafka_cluster, topic, 3, partitions=[1])
+        servers, places = kafka_cluster.bootstrap_servers, [(topic, 0), (topic, 1)]
+        with self.open_decoding(servers, decode, assign=places) as reader:
+            raised = read_all(reader, 8)
+            (group,) = reader.lag().groups.values()
+            assert [each.position_lag for each in group.partitions.values()] == [0, 0]
+        assert reader.values(0) == [b"0", b"3"]
+        assert reader.values(1) == [b"0", b"1", b"2"]
+        assert [(each.offset, each.value) for each in raised] == [
+            (1, b"bad1"),
+            (2, b"bad2"),
+            (4, b"bad4"),
+        ]
+        for error in raised:
+            assert isinstance(error, errors.SerializationFailedError)
+            assert isinstance(error, self.undecoded_error)
+            assert (error.topic, error.partition, error.key) == (topic, 0, b"k")
+            assert error.headers in ([("h", b"1")], (("h", b"1"),))
+            assert "bad" not in str(error)
+            assert f"offset {error.offset}" in str(error)
+            assert error.verdict.action is Action.REJECT
+            assert pickle.loads(pickle.dumps(error)).value == error.value
+
+    @pytest.mark.parametrize("raises", [0, 1], ids=["before", "after"])
+    def test_no_commit_skips_a_record_that_was_not_handed_out(
+        self, kafka_cluster, kafka_topic, raises
+    ):
+        """The next owner of the partition begins with what the first has not had."""
+        write(kafka_cluster, kafka_topic, b"0 bad1 2 bad3")
+        servers, where = kafka_cluster.bootstrap_servers, [(kafka_topic, 0)]
+        group = {"group": kafka_topic, "auto_commit": 0.05}
+        with self.open_decoding(servers, decode, assign=where, **group) as first:
+            assert raises == len(read_all(first, 1 + raises))
+        with self.open_decoding(servers, decode, assign=where, **group) as second:
+            found = [each.offset for each in read_all(second, 3 - raises)]
+        assert first.values(0) == [b"0"]
+        assert second.values(0) == [b"2"]
+        assert ([1, 3] if raises == 0 else [3]) == found
+
+    def test_a_seek_behind_a_record_that_cannot_be_decoded_succeeds(
+        self, kafka_cluster, kafka_topic
+    ):
+        """Also in the middle of its batch; and a seek to it raises again."""
+        write(kafka_cluster, kafka_topic, b"bad0 bad1 2 3")
+        servers = kafka_cluster.bootstrap_servers
+        with self.open_decoding(servers, decode) as reader:
+            reader.start_at(kafka_topic, 0, 2)
+            reader.read_until(lambda: reader.values(0) == [b"2", b"3"])
+            reader.seek(kafka_topic, 0, 1)
+            assert [each.offset for each in read_all(reader, 3)] == [1]
+            assert reader.values(0) == [b"2", b"3"] * 2
+
+    def test_a_class_of_error_that_allows_no_subclass_is_only_the_cause(
+        self, kafka_cluster, kafka_topic
+    ):
+        """Such as those of libraries that are not written in Python."""
+        write(kafka_cluster, kafka_topic, b"0")
+        servers = kafka_cluster.bootstrap_servers
+
+        def refuse(*_):
+            raise FinalError
+
+        with self.open_decoding(servers, refuse, assign=[(kafka_topic, 0)]) as reader:
+            (error,) = read_all(reader, 1)
+        assert isinstance(error, errors.SerializationFailedError)
+        assert isinstance(error, self.client_error)
 
     # --- where reading begins ---------------------------------------------------------
 
@@ -789,6 +870,25 @@ class ConsumerContract:
 class AnswersContract(ConsumerContract):
     """A guarded consumer of a client that reports the result of each read."""
 
+    def test_a_corrupt_batch_is_raised_and_read_once_it_is_whole(
+        self, kafka_cluster, kafka_topic, kafka_faults
+    ):
+        """Twice in a row; the record before it comes first, and no poll hangs."""
+        write(kafka_cluster, kafka_topic, b"0")
+        servers = kafka_faults.bootstrap_servers
+        with self.open(servers, assign=[(kafka_topic, 0)]) as reader:
+            reader.read_until(lambda: reader.values(0) == [b"0"])
+            with kafka_faults.on("Fetch", topic=kafka_topic).edit(spoil_records):
+                write(kafka_cluster, kafka_topic, b"1 2")
+                raised = read_all(reader, 2)
+            assert reader.values(0) == [b"0"]
+            while len(reader.read) < 3:
+                raised += read_all(reader, 1)
+            assert reader.values(0) == [b"0", b"1", b"2"]
+        for error in raised:
+            assert isinstance(error, errors.CorruptMessageError)
+            assert isinstance(error, self.client_error)
+
     def test_a_partition_without_a_start_waits_alone(self, kafka_cluster, kafka_faults):
         """The start cannot be looked up: few requests, and the others are read on."""
         topic = kafka_cluster.create_topic(partitions=3)
@@ -880,6 +980,60 @@ def waiting(reader):
     """List the partitions that cannot be read."""
     places = reader.guarded.cluster_view.read_errors
     return sorted(place.partition for place in places)
+
+
+class OwnError(ValueError):
+    """What an application's deserializer raises."""
+
+
+class _NoSubclass(type):
+    def __new__(cls, name, bases, namespace):
+        if any(isinstance(each, _NoSubclass) for each in bases):
+            raise TypeError("this class is final")
+        return super().__new__(cls, name, bases, namespace)
+
+
+class FinalError(Exception, metaclass=_NoSubclass):
+    """An error whose class cannot be a parent."""
+
+
+def decode(value, *_):
+    """Refuse bad values, with a text that contains them."""
+    if value.startswith(b"bad"):
+        raise OwnError(f"cannot decode {value!r}")
+    return value
+
+
+def read_all(reader, count):
+    """Poll until so many records were read or raised; return the errors."""
+    raised, end, start = [], time.monotonic() + 20, len(reader.read)
+    while len(raised) + len(reader.read) - start < count:
+        assert time.monotonic() < end, (raised, reader.read)
+        try:
+            reader.read += reader.poll(reader.slice_s)
+        except errors.KafkaGuardError as error:
+            raised.append(error)
+    return raised
+
+
+def write(cluster, topic, values, **given):
+    """Write values into the first partition, as one batch."""
+    with KafkaProducer(
+        bootstrap_servers=cluster.bootstrap_servers, linger_ms=200
+    ) as producer:
+        for value in values.split():
+            headers = [("h", b"1")]
+            producer.send(topic, value, partition=0, headers=headers, **given)
+        producer.flush(30)
+
+
+def spoil_records(answer):
+    """Change the last byte of all records in the answer to a Fetch."""
+    for topic in answer.responses:
+        for partition in topic.partitions:
+            if partition.records:
+                whole = bytes(partition.records)
+                partition.records = whole[:-1] + bytes([whole[-1] ^ 1])
 
 
 def refusals(proxy, topic, partition):

@@ -7,10 +7,11 @@ from contextlib import contextmanager
 
 from kafka import KafkaConsumer, TopicPartition
 from kafka import errors as kafka_errors
+from kafka.serializer import Deserializer
 from kafka.structs import OffsetAndMetadata
 
 from kafkaguard import guard
-from tests.contracts.consumer import AnswersContract, Reader
+from tests.contracts.consumer import AnswersContract, OwnError, Reader
 
 
 class KafkaPythonReader(Reader):
@@ -65,12 +66,24 @@ def _offsets(offsets):
     }
 
 
+class Decoder(Deserializer):
+    """A function as a deserializer."""
+
+    def __init__(self, decode):
+        self.decode = decode
+
+    def deserialize(self, topic, headers, data):
+        """Decode a value."""
+        return self.decode(data)
+
+
 class TestKafkaPythonConsumer(AnswersContract):
     client_class = KafkaConsumer
     refresh = "metadata_max_age_ms"
     impatient = types.MappingProxyType({})
     client_name = "kafka-python"
     client_error = kafka_errors.KafkaError
+    undecoded_error = OwnError
     rejoin_error = kafka_errors.CommitFailedError
     closed_error = kafka_errors.IllegalStateError
     answers_closed = frozenset(
@@ -129,3 +142,7 @@ class TestKafkaPythonConsumer(AnswersContract):
             yield reader
         finally:
             guarded.close(timeout_ms=5000)
+
+    def open_decoding(self, servers, decode, **options):
+        """Open a consumer with a deserializer."""
+        return self.open(servers, value_deserializer=Decoder(decode), **options)

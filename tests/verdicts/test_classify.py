@@ -885,6 +885,9 @@ def test_errors_that_only_wrap_say_what_they_wrap(cause, action, api):
         told = reading(exception=cause(), kafka_message=None)
         assert action == classify(told, api=api).action
     assert action == classify(KeySerializationError(cause()), api=api).action
+    ours = e.SerializationFailedError("the value cannot be deserialized")
+    ours.__cause__ = cause()
+    assert action == classify(ours, api=api).action
 
 
 NOT_OWNED = "Partition TopicPartition(topic='t', partition=40) is not assigned"

@@ -19,6 +19,7 @@ from confluent_kafka import (
     Message,
     TopicPartition,
 )
+from confluent_kafka.error import KeyDeserializationError, ValueDeserializationError
 
 from kafkaguard._cluster.offsets import EARLIEST, LATEST
 from kafkaguard._cluster.reports import as_partition
@@ -277,6 +278,8 @@ class GuardedConsumer(BlockingConsumer):
             if not isinstance(error.__cause__, KafkaException):
                 raise error
             error = error.__cause__
+        if isinstance(error, (KeyDeserializationError, ValueDeserializationError)):
+            return _undecoded(error)
         message = getattr(error, "kafka_message", None)
         if message is not None and self._note_error(message):
             self._shell.failures.pop()  # it is raised at once
@@ -523,6 +526,21 @@ def _ours(error: BaseException, **place: Any) -> KafkaGuardError:
     if isinstance(error, KafkaGuardError):
         return error
     return errors.translate(error, **place)
+
+
+def _undecoded(error: Any) -> KafkaGuardError:
+    """Translate the error of a deserializer, after which the client reads on."""
+    message = error.kafka_message
+    return errors.undecoded(
+        error,
+        "key" if isinstance(error, KeyDeserializationError) else "value",
+        topic=message.topic(),
+        partition=message.partition(),
+        offset=message.offset(),
+        key=message.key(),
+        value=message.value(),
+        headers=message.headers(),
+    )
 
 
 @contextmanager

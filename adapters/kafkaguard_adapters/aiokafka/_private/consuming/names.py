@@ -4,7 +4,10 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
+
+from aiokafka.consumer.fetcher import PartitionRecords
 
 from kafkaguard_adapters import inside_names
 
@@ -27,6 +30,10 @@ USED = {
         "_set_error",
         "_wait_consume_future",
     ),
+    "records": ("_consumer_record", "_unpack_records"),
+    # Variables of these two, which the traceback of an exception has.
+    "decoding": ("key", "record"),
+    "unpacking": ("next_batch",),
     "subscription": ("assigned_partitions", "partitions_auto_assigned", "subscription"),
 }
 #: Methods that are replaced in an object, and the names of their parameters.
@@ -56,6 +63,10 @@ def is_started(consumer: Any) -> bool:
     return getattr(consumer, "_fetcher", consumer) is not None
 
 
+def _variables(function: Any) -> Any:
+    return SimpleNamespace(**dict.fromkeys(function.__code__.co_varnames))
+
+
 def missing(consumer: Any) -> list[str]:
     """List the private names that the guard uses and that a started consumer lacks."""
     try:
@@ -65,6 +76,9 @@ def missing(consumer: Any) -> list[str]:
             "cluster": consumer._client.cluster,
             "fetcher": consumer._fetcher,
             "coordinator": consumer._coordinator,
+            "records": PartitionRecords,
+            "decoding": _variables(PartitionRecords._consumer_record),
+            "unpacking": _variables(PartitionRecords._unpack_records),
             "subscription": consumer._subscription,
         }
         replaced = REPLACED | (REPLACED_IN_GROUP if consumer._group_id else {})

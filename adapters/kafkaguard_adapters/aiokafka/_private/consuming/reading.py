@@ -16,9 +16,10 @@ import logging
 from asyncio import _get_running_loop
 from collections import OrderedDict
 from contextlib import contextmanager
-from functools import wraps
+from functools import partial, wraps
 from typing import TYPE_CHECKING, Any
 
+from aiokafka.consumer.fetcher import PartitionRecords
 from aiokafka.errors import ConsumerStoppedError, KafkaError
 
 from kafkaguard.errors import ClientClosedError, KafkaGuardError
@@ -61,7 +62,7 @@ class Reading:
         self._close = fetcher.close
         subscription.abort_waiters = self._abort_waiters
         fetcher.close = self._close_fetcher
-        fetched = _Fetched(tell)
+        fetched = _Fetched(tell, self._wake)
         for place, result in fetcher._records.items():
             fetched[place] = result
         fetcher._records = fetched
@@ -69,6 +70,14 @@ class Reading:
         for owner, name in NEEDS_LOOP:
             at = {"fetcher": fetcher, "subscription": subscription}[owner]
             setattr(at, name, self._in_loop(getattr(at, name)))
+
+    def _wake(self) -> None:
+        """Let the reads that wait look again, once they do wait."""
+        self._loop.call_soon(self._notify_waiters)
+
+    def _notify_waiters(self) -> None:
+        for waiter in list(self._fetcher._fetch_waiters):
+            self._fetcher._notify(waiter)
 
     def _in_loop(self, call: Callable[..., Any]) -> Callable[..., Any]:
         """Let a call fail in another event loop, where a read would wait for ever."""
@@ -126,23 +135,47 @@ class Reading:
 
 
 class _Fetched(OrderedDict[Any, Any]):
-    """What was fetched and not read yet, by partition; errors get both classes."""
+    """What was fetched and not read yet, by partition; errors get both classes.
 
-    def __init__(self, tell: Callable[[], object]) -> None:
+    If a record cannot be decoded, the iterator over its fetch ends before it, and the
+    client deletes the fetch. An error takes the place of the fetch then: the client
+    raises it when it has nothing else to return, and fetches again from the position.
+    """
+
+    def __init__(self, tell: Callable[[], object], wake: Callable[[], object]) -> None:
         super().__init__()
-        self._tell = tell
+        self.tell = tell
+        self._wake = wake
+        self._stops: dict[Any, _Undecoded] = {}
 
     def __setitem__(self, place: Any, result: Any) -> None:
         """Keep records, or the error of a fetch."""
         try:
             if hasattr(result, "check_raise"):
-                result = _Failed(place, result, self._tell)
+                result = _Failed(place, result, self.tell)
             else:
                 records = result._partition_records
-                records._records_iterator = _decoded(place, records._records_iterator)
+                records._records_iterator = self._decoded(
+                    place, result, records._records_iterator
+                )
         except Exception:  # noqa: BLE001 - else the fetcher would end
             _log.exception("the guard failed; the consumer reads on without it")
         super().__setitem__(place, result)
+
+    def __delitem__(self, place: Any) -> None:
+        """Forget a fetch, and keep the error that has ended it."""
+        super().__delitem__(place)
+        stop = self._stops.pop(place, None)
+        if stop is not None:
+            super().__setitem__(place, stop)
+            self._wake()
+
+    def _decoded(self, place: Any, fetch: Any, records: Iterator[Any]) -> Iterator[Any]:
+        """Yield the records of a fetch, up to the first that cannot be decoded."""
+        try:
+            yield from records
+        except Exception as error:  # noqa: BLE001 - of the application's deserializer
+            self._stops[place] = _Undecoded(place, fetch, error, self)
 
 
 class _Failed:
@@ -161,9 +194,93 @@ class _Failed:
             self._raise()
 
 
-def _decoded(place: Any, records: Iterator[Any]) -> Iterator[Any]:
-    with translated(topic=place.topic, partition=place.partition):
-        yield from records
+class _Undecoded:
+    """A fetch whose next record cannot be decoded.
+
+    Args:
+        place: The partition.
+        fetch: The client's object for the fetch.
+        error: What was raised.
+        fetched: Where the rest of the fetch is put, once the error was raised.
+    """
+
+    def __init__(
+        self, place: Any, fetch: Any, error: Exception, fetched: _Fetched
+    ) -> None:
+        self._place = place
+        self._fetch = fetch
+        self._records = fetch._partition_records
+        self._position = self._records.next_fetch_offset
+        self._error = error
+        self._fetched = fetched
+
+    def calculate_backoff(self) -> float:
+        """Return how long other partitions of the same broker wait for this one."""
+        return 0.0
+
+    def check_raise(self) -> None:
+        """Raise the error and go on behind the record, unless the position has moved.
+
+        An error that is not about a single record leaves the position as it is.
+        """
+        assignment, error, place = self._fetch._assignment, self._error, self._place
+        state = assignment.active and assignment.state_value(place)
+        if not state or not state.has_valid_position:
+            return
+        if state.position != self._position:
+            return
+        self._fetched.tell()
+        decoding = _variables(error, PartitionRecords._consumer_record)
+        record = decoding.get("record")
+        if record is None:
+            with translated(topic=place.topic, partition=place.partition):
+                raise error
+        state.consumed_to(record.offset + 1)
+        unpacking = _variables(error, _unpack_rest, PartitionRecords._unpack_records)
+        batch = unpacking.get("next_batch")
+        if hasattr(batch, "__next__"):  # else, in an old format, it is fetched again
+            records = self._fetch._partition_records = self._records
+            records.next_fetch_offset = record.offset + 1
+            records._records_iterator = _unpack_rest(records, batch)
+            self._fetched[place] = self._fetch
+        raise errors.undecoded(
+            error,
+            "value" if "key" in decoding else "key",
+            topic=place.topic,
+            partition=place.partition,
+            offset=record.offset,
+            key=record.key,
+            value=record.value,
+            headers=tuple(record.headers),
+        ) from error
+
+
+def _unpack_rest(records: Any, next_batch: Any) -> Iterator[Any]:
+    """Decode the rest of a batch, and the batches after it, as the client does.
+
+    The client's own generator has ended with the error of a record in this batch.
+    """
+    for record in iter(partial(next, next_batch, None), None):
+        decoded = records._consumer_record(records._tp, record)
+        records.next_fetch_offset = record.offset + 1
+        yield decoded
+    records.next_fetch_offset = next_batch.next_offset
+    yield from records._unpack_records()
+
+
+def _variables(error: BaseException, *functions: Any) -> dict[str, Any]:
+    """Return the variables of the first of these functions that raised an exception.
+
+    The client's own variables have the record and its batch: nothing else needs to be
+    kept for each record.
+    """
+    codes = {each.__code__ for each in functions}
+    trace = error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code in codes:
+            return trace.tb_frame.f_locals
+        trace = trace.tb_next
+    return {}
 
 
 @contextmanager

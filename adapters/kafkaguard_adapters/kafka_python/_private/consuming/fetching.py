@@ -20,6 +20,10 @@ from kafka.errors import Cancelled, KafkaError
 from kafkaguard._cluster.reports import TopicPartition
 from kafkaguard._consuming.machine import LIST_OFFSETS, OUT_OF_RANGE, ReadRefusal
 from kafkaguard_adapters.consuming.answers_shell import AnswersShell
+from kafkaguard_adapters.kafka_python._private.consuming.decoding import (
+    UndecodedError,
+    decoded,
+)
 from kafkaguard_adapters.kafka_python.errors import errors
 
 if TYPE_CHECKING:
@@ -43,6 +47,7 @@ class KafkaPythonConsumerShell(AnswersShell):
         self._subscription = consumer._subscription
         self._coordinator = consumer._coordinator
         fetcher = consumer._fetcher
+        self._decoding = fetcher.config
         self._cluster = fetcher._manager.cluster
         self._failures: deque[KafkaGuardError] = deque()
         self._fetch_records = fetcher.fetch_records
@@ -90,9 +95,13 @@ class KafkaPythonConsumerShell(AnswersShell):
         self._raise_failure()
         if self._held and timeout_ms is not None:
             timeout_ms = min(timeout_ms, driver.seconds_left() * _MS)
-        fetched = self._fetch_records(max_records, update_offsets, timeout_ms)
-        driver.tell()
-        return fetched
+        try:
+            return self._fetch_records(max_records, update_offsets, timeout_ms)
+        except UndecodedError as stop:
+            error = stop.passed(self._subscription)
+            raise error from stop.__cause__
+        finally:
+            driver.tell()
 
     def _finish_join(self) -> None:
         """Have the client look at the answer to its join, which it has forgotten.
@@ -116,7 +125,12 @@ class KafkaPythonConsumerShell(AnswersShell):
         if not code:
             if self.driver.machine.is_waiting(place):
                 self.driver.answered(place, completed_fetch.fetched_offset)
-            return self._parse(completed_fetch)
+            part = self._parse(completed_fetch)
+            if part:
+                part.record_iterator = decoded(
+                    part.record_iterator, part, completed_fetch, self._decoding
+                )
+            return part
         if self._is_clients(place, completed_fetch):
             return self._parse(completed_fetch)
         position = completed_fetch.fetched_offset

@@ -10,7 +10,8 @@ from kafkaguard_adapters import inside_names
 
 USED = {
     "consumer": ("_coordinator", "_fetcher", "_subscription", "config"),
-    "fetcher": ("_manager",),
+    "fetcher": ("_manager", "config"),
+    "fetch": ("drain", "_deserialize"),
     "subscription": (
         "all_consumed_offsets",
         "assignment",
@@ -21,10 +22,24 @@ USED = {
     "coordinator": ("_join_task", "config", "request_rejoin"),
     "cluster": ("leader_for_partition", "unauthorized_topics"),
 }
-#: Methods that the guard replaces in an object, and the names of their arguments.
+#: Methods that the guard replaces in an object, or a class that it builds, and the
+#: names of their arguments.
 REPLACED = {
     ("fetcher", "fetch_records"): ("max_records", "update_offsets", "timeout_ms"),
     ("fetcher", "_parse_fetched_data"): ("completed_fetch",),
+    ("fetch", "__init__"): (
+        "self",
+        "fetch_offset",
+        "tp",
+        "records",
+        "key_deserializer",
+        "value_deserializer",
+        "check_crcs",
+        "isolation_level",
+        "aborted_transactions",
+        "metric_aggregator",
+        "on_drain",
+    ),
     ("fetcher", "_fetchable_partitions"): (),
     ("fetcher", "_handle_fetch_error"): ("node_id", "exception"),
     ("fetcher", "_handle_list_offsets_response"): ("response",),
@@ -44,6 +59,7 @@ def missing(consumer: Any) -> list[str]:
         owners = {
             "consumer": consumer,
             "fetcher": consumer._fetcher,
+            "fetch": consumer._fetcher.PartitionRecords,
             "subscription": consumer._subscription,
             "coordinator": consumer._coordinator,
             "cluster": consumer._fetcher._manager.cluster,
