@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
+#: FENCED_INSTANCE_ID.
+_FENCED = 82
 #: The verdict for a client of the parent process that is used in a forked child.
 OF_PARENT = Verdict(
     Action.RECREATE,
@@ -194,6 +196,20 @@ class ClientErrors(ABC):
         error.__dict__.update(offset=offset, key=key, value=value, headers=headers)
         error.__cause__ = original
         return error
+
+    def fenced(self, setting: str, instance: str | None) -> KafkaGuardError:
+        """Make the error of a static member whose place another member has taken.
+
+        Args:
+            setting: The client's name of ``group.instance.id``.
+            instance: Its value.
+        """
+        return self.make(
+            _FENCED,
+            f"another member joined the group with the {setting} {instance!r} of this "
+            "consumer. This consumer reads and commits nothing more: close it. Each "
+            f"consumer of a group needs a {setting} of its own",
+        )
 
     def _class_of(self, ours: type[KafkaGuardError]) -> type[BaseException]:
         found = (self.conditions[c] for c in ours.__mro__ if c in self.conditions)

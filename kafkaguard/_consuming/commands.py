@@ -70,10 +70,19 @@ class Raise:
 
 
 @dataclass(frozen=True, slots=True)
+class End:
+    """Let each poll from now on raise this error; do not join the group again."""
+
+    error: KafkaGuardError
+
+
+@dataclass(frozen=True, slots=True)
 class Tell:
     """Call ``on_event`` with this event."""
 
     event: Event
 
 
-Command = Hold | Free | AskFacts | AskRange | Probe | LetReset | Restart | Raise | Tell
+Command = (
+    Hold | Free | AskFacts | AskRange | Probe | LetReset | Restart | Raise | End | Tell
+)

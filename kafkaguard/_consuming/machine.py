@@ -20,6 +20,7 @@ from kafkaguard._consuming.commands import (
     AskFacts,
     AskRange,
     Command,
+    End,
     Free,
     Hold,
     LetReset,
@@ -61,6 +62,7 @@ METADATA: Final = "Metadata"
 #: The partition in an event or a command about a whole topic.
 NO_PARTITION: Final = -1
 OUT_OF_RANGE: Final = 1
+FENCED_INSTANCE: Final = 82
 _DENIED: Final = 29
 #: With one of these actions, poll also raises an error that a message contains.
 _ENDS: Final = frozenset({Action.CONFIGURE, Action.RECREATE, Action.FENCED})
@@ -166,6 +168,7 @@ class ConsumerMachine:
         self._user_paused: set[TopicPartition] = set()
         self._denied: frozenset[str] = frozenset()
         self._standing = StandingReaders()
+        self._is_fenced = False
         #: When ``tick`` must be called next.
         self.next_due: float = math.inf
 
@@ -375,6 +378,8 @@ class ConsumerMachine:
         The error stays in the message. In addition the next poll raises it if the
         client cannot work until a human corrects something or a new client is built.
         """
+        if error.code == FENCED_INSTANCE:
+            return self.fenced(error)
         ruling = self._ruling(error)
         if ruling.action is Action.IGNORE:
             return []
@@ -387,6 +392,23 @@ class ConsumerMachine:
             raised=is_end,
         )
         return [Tell(event), *([Raise(where, error)] if is_end else [])]
+
+    def fenced(self, error: KafkaGuardError) -> list[Command]:
+        """Record that another member has taken this one's place in the group.
+
+        It took the place by the same ``group.instance.id``. If this consumer joined
+        again, it would take the place back, and so on, without an end.
+        """
+        if self._is_fenced:
+            return []
+        self._is_fenced = True
+        event = ReadFailedEvent(
+            **self._about(TopicPartition("", NO_PARTITION), None),
+            error=error,
+            action=self._ruling(error).action,
+            raised=True,
+        )
+        return [Tell(event), End(error)]
 
     # --- committed offsets that cannot be looked up -----------------------------------
 

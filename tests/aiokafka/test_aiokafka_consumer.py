@@ -264,6 +264,33 @@ async def _rest(consumer):
     return [record async for record in consumer]
 
 
+async def test_a_static_member_that_was_forgotten_joins_again(
+    kafka_cluster, kafka_topic, kafka_faults
+):
+    """The broker does not know the member; asked with the id, it names no other."""
+    await asyncio.to_thread(fill, kafka_cluster, kafka_topic, 1, [0])
+    kafka_faults.on("Heartbeat").fail(25, times=1)
+    events = []
+    client = AIOKafkaConsumer(
+        kafka_topic,
+        bootstrap_servers=kafka_faults.bootstrap_servers,
+        group_id=kafka_topic,
+        group_instance_id="the-id",
+        heartbeat_interval_ms=100,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+    )
+    async with guard(client, on_event=events.append) as consumer, asyncio.timeout(30):
+        read = [(await consumer.getone()).offset]
+        while len(kafka_faults.requests("JoinGroup")) < 2:
+            await asyncio.sleep(0.02)
+        read.append((await consumer.getone()).offset)
+        versions = {each.version for each in kafka_faults.requests("Heartbeat")}
+    assert read == [0, 0]  # it has committed nothing
+    assert 3 in versions
+    assert events == []
+
+
 async def test_records_that_cannot_be_decoded_raise_an_error_of_both_classes(
     kafka_cluster, kafka_topic, monkeypatch
 ):

@@ -32,6 +32,8 @@ from tests.own_log import own_records
 class ConfluentReader(Reader):
     """A guarded Consumer."""
 
+    join_s = 0.2
+
     def poll(self, seconds):
         """Poll once, for as many records as there are."""
         return [
@@ -148,6 +150,10 @@ class TestConfluentConsumer(ConsumerContract):
             yield reader
         finally:
             guarded.close()
+
+    def static(self, instance):
+        """Return the settings of a static member with frequent heartbeats."""
+        return {"group.instance.id": instance, "heartbeat.interval.ms": 300}
 
     @contextmanager
     def open_decoding(self, servers, decode, **options):

@@ -362,8 +362,8 @@ def test_a_rebalance_forgets_what_is_revoked_and_holds_what_still_waits():
 
 @pytest.mark.parametrize(
     ("code", "is_told", "is_raised"),
-    [(3, True, False), (-191, False, False), (29, True, True), (82, True, True)],
-    ids=["no such topic", "end of partition", "denied", "fenced"],
+    [(3, True, False), (-191, False, False), (29, True, True)],
+    ids=["no such topic", "end of partition", "denied"],
 )
 def test_an_error_that_the_client_hands_over_is_raised_only_at_the_end(
     code, is_told, is_raised

@@ -143,7 +143,7 @@ class TestEvents:
         [
             (make(29, api="Fetch", topic="t"), Action.CONFIGURE, True),
             (errors.ClientClosedError("closed"), Action.RECREATE, True),
-            (make(82, api="Fetch"), Action.FENCED, True),
+            (make(90, api="Fetch"), Action.FENCED, True),
             (make(6, api="Fetch"), Action.REFRESH, False),
             (make(22, api="Heartbeat"), Action.REJOIN, False),
         ],
@@ -311,6 +311,18 @@ class TestLateAnswers:
         readers = dict.fromkeys((HERE, THERE, ELSEWHERE), Reader(3, 10))
         one.check_progress(readers, 0.0)
         assert [c.Probe(ELSEWHERE, 3)] == one.check_progress(readers, 1.0)
+
+    @pytest.mark.parametrize(
+        "report", [ConsumerMachine.fenced, lambda one, e: one.error_returned(None, e)]
+    )
+    def test_a_member_is_fenced_once(self, report):
+        """The consumer ends, and nothing is told a second time."""
+        one, error = machine(), make(82)
+        tell, end = report(one, error)
+        assert (tell.event.error, tell.event.raised) == (error, True)
+        assert tell.event.action is Action.FENCED
+        assert end == c.End(error)
+        assert report(one, make(82)) == []
 
     def test_a_pause_of_the_user_outlasts_a_rebalance_that_takes_the_partition(self):
         """The client keeps the pause, so neither going nor waiting again resumes it."""

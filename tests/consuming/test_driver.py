@@ -26,6 +26,7 @@ class Shell:
 
     def __init__(self):
         self.held, self.resettable, self.failures = set(), set(), []
+        self.ended = []
         self.restarted = set()
         self.assigned = {A, B}
         self.at = {}
@@ -53,6 +54,10 @@ class Shell:
     def fail(self, place, error):
         """Raise an error from the next poll."""
         self.failures.append(error)
+
+    def end(self, error):
+        """Raise an error from each poll."""
+        self.ended.append(error)
 
     def readers(self):
         """Return where the readers are."""
@@ -170,6 +175,16 @@ def test_a_bug_of_ours_leaves_the_reset_to_the_client(cluster, caplog, bug):
         world.later(0.0)
     assert ({A}, set()) == (world.shell.resettable, world.shell.held)
     assert "cannot be looked up" in caplog.text
+
+
+def test_a_fenced_member_ends_once_and_is_told_once():
+    """A later report, such as that of a commit, changes nothing."""
+    world, error = World(), make(82)
+    world.driver.fenced(error)
+    world.driver.fenced(make(82))
+    world.later(1.0)
+    assert world.shell.ended == [error]
+    assert [each.error for each in world.events] == [error]
 
 
 def test_what_is_revoked_is_forgotten_at_the_next_tick():

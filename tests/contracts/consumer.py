@@ -12,7 +12,7 @@ import os
 import pickle
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import pairwise
 
 import confluent_kafka
@@ -33,6 +33,9 @@ class Reader:
 
     #: Seconds that a poll waits for records.
     slice_s = 0.2
+    #: The same while it joins a group. A poll of kafka-python that ends meanwhile can
+    #: leave it without heartbeats for good.
+    join_s = 2.0
     #: The assignment after the last poll by ``both``.
     owned = ()
 
@@ -336,9 +339,7 @@ class ConsumerContract:
             self.open(servers, group=topic) as first,
             self.open(servers, group=topic) as second,
         ):
-            # A poll of kafka-python that ends while a member joins can leave it without
-            # heartbeats for good.
-            first.slice_s = second.slice_s = 2.0
+            first.slice_s, second.slice_s = first.join_s, second.join_s
             first.subscribe(topic)
             first.read_until(lambda: len(first.told(ev.PartitionWaitsEvent)) == 2, 40)
             second.subscribe(topic)
@@ -405,6 +406,49 @@ class ConsumerContract:
             assert reader.values(0) == []
             reader.resume(topic, 0)
             reader.read_until(lambda: len(reader.values(0)) == 5)
+
+    # --- static members ---------------------------------------------------------------
+
+    def test_a_fenced_static_member_says_so_and_never_takes_its_place_back(
+        self, kafka_cluster, kafka_topic
+    ):
+        """Each consumer ends when the next one joins with its id, twice in a row."""
+        fill(kafka_cluster, kafka_topic, 3, partitions=[0])
+        servers = kafka_cluster.bootstrap_servers
+        with ExitStack() as stack:
+            earlier = None
+            for _ in range(3):
+                reader = stack.enter_context(
+                    self.open(servers, group=kafka_topic, **self.static("the-id"))
+                )
+                reader.slice_s = reader.join_s
+                reader.subscribe(kafka_topic)
+                reader.read_until(lambda reader=reader: len(reader.read) == 3)
+                if earlier is not None:
+                    self.check_fenced(earlier, kafka_topic)
+                earlier = reader
+            fill(kafka_cluster, kafka_topic, 1, partitions=[0])
+            reader.read_until(lambda: len(reader.read) == 4)
+            assert reader.told(ev.ReadFailedEvent) == []
+
+    def check_fenced(self, reader, topic):
+        """Poll until the error; it is raised again, told once, and commits have it."""
+        with pytest.raises(errors.FencedInstanceIdError) as caught:
+            reader.read_until(lambda: False)
+        calls = [lambda: reader.poll(0.1)] * 2
+        calls.append(lambda: reader.commit({(topic, 0): 1}, 5))
+        for call in calls:
+            with pytest.raises(errors.FencedInstanceIdError):
+                call()
+        assert isinstance(caught.value, self.client_error)
+        assert caught.value.verdict.action is Action.FENCED
+        assert "'the-id'" in str(caught.value)
+        (event,) = reader.told(ev.ReadFailedEvent)
+        assert (event.error.code, event.raised) == (82, True)
+
+    def static(self, instance):
+        """Return the settings of a static member with frequent heartbeats."""
+        return {"group_instance_id": instance, "heartbeat_interval_ms": 300}
 
     # --- records that cannot be decoded -----------------------------------------------
 

@@ -32,6 +32,7 @@ from kafkaguard_adapters.aiokafka._private.consuming.committing import Committin
 from kafkaguard_adapters.aiokafka._private.consuming.fetching import (
     AIOKafkaConsumerShell,
 )
+from kafkaguard_adapters.aiokafka._private.consuming.membership import Membership
 from kafkaguard_adapters.aiokafka._private.consuming.reading import (
     Reading,
     translated,
@@ -220,9 +221,10 @@ class GuardedConsumer(ForkSafe, StandIn):
         self._driver = shell.driver = driver = Driver(
             machine, shell, self.cluster_view, asyncio.ensure_future, self._on_event
         )
-        self._reading = Reading(self.client, self._loop, driver.tell)
+        self._reading = shell.reading = Reading(self.client, self._loop, driver.tell)
         self._reads = self.client
         if self._group is not None:
+            Membership(self.client, self._fenced)
             self._committing = Committing(self.client, self._note_commit)
 
     async def stop(self) -> None:
@@ -253,7 +255,7 @@ class GuardedConsumer(ForkSafe, StandIn):
             raise self._ended("nothing can be read")
         self._check_loop()
         if self._reading is not None and self._reading.death is not None:
-            raise self._reading.death
+            raise self._reading.death.with_traceback(None)
         if not self._is_started:
             raise errors.make(
                 ClientStateError,
@@ -348,6 +350,12 @@ class GuardedConsumer(ForkSafe, StandIn):
         """Call the client's commit, which raises or has nothing to do."""
         with translated():
             await self.client.commit(offsets)
+
+    def _fenced(self, error: KafkaGuardError) -> None:
+        """End this consumer: another member has taken its place in the group."""
+        if self._driver is not None:
+            self._driver.fenced(error)
+            self._driver.tell()
 
     def _note_commit(self, refused: dict[TopicPartition, KafkaGuardError]) -> None:
         if self._driver is not None:

@@ -25,6 +25,7 @@ from kafkaguard._cluster.offsets import EARLIEST, LATEST
 from kafkaguard._cluster.reports import as_partition
 from kafkaguard._consuming.commits import OFFSET_COMMIT
 from kafkaguard._consuming.machine import (
+    FENCED_INSTANCE,
     FETCH,
     OFFSET_FETCH,
     OUT_OF_RANGE,
@@ -69,6 +70,8 @@ _FOR_EVER: Final = -1
 _AT_ONCE: Final = 0.0
 #: librdkafka's words when it cannot look up committed offsets; it does not repeat it.
 _GAVE_UP: Final = "Failed to fetch committed offsets"
+#: What librdkafka says within a fatal error if a broker has answered 82.
+_FENCED_TEXT: Final = KafkaError(FENCED_INSTANCE).str()
 _ALL_DOWN: Final = KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001 - a documented constant
 #: librdkafka's words for a closed consumer, and for the start of the log.
 _CLOSED: Final = "Consumer closed"
@@ -122,6 +125,7 @@ class GuardedConsumer(BlockingConsumer):
         super().__init__(consumer, view)
         known = config or {}
         self._group = known.get("group.id")
+        self._instance = known.get("group.instance.id")
         self._isolation = known.get("isolation.level", _ISOLATION)
         self._tiered = TieredOffsets(view, self._isolation)
         self._machine = ConsumerMachine(
@@ -184,7 +188,7 @@ class GuardedConsumer(BlockingConsumer):
         """
         message = self._poll_slowly(timeout, None)
         has_record = message is not None and message.error() is None
-        if has_record and not self._shell.failures:
+        if has_record and not (self._shell.failures or self._shell.ended):
             self._speed_up()
         return message
 
@@ -282,6 +286,8 @@ class GuardedConsumer(BlockingConsumer):
             return _undecoded(error)
         message = getattr(error, "kafka_message", None)
         if message is not None and self._note_error(message):
+            if self._shell.ended is not None:
+                return self._shell.ended
             self._shell.failures.pop()  # it is raised at once
         return _ours(error)
 
@@ -289,11 +295,12 @@ class GuardedConsumer(BlockingConsumer):
         """Record an error that the client has returned in place of a record.
 
         Returns:
-            Whether a poll has to raise it; it is the last of the queued failures.
+            Whether a poll has to raise it.
         """
-        error, queued = message.error(), len(self._shell.failures)
+        error, shell = message.error(), self._shell
         if error is None:
             return False
+        queued = len(shell.failures)
         topic, partition = message.topic(), message.partition()
         if topic is None and error.str().startswith(_GAVE_UP):
             self._driver.starts_unknown(errors.translate(error, api=OFFSET_FETCH))
@@ -304,9 +311,15 @@ class GuardedConsumer(BlockingConsumer):
                 where = {"partition": partition}
             if topic is not None:
                 where |= {"api": FETCH, "topic": topic}
-            self._driver.error_returned(place, errors.translate(error, **where))
+            self._driver.error_returned(place, self._known(error, **where))
         self._driver.tell()
-        return len(self._shell.failures) > queued
+        return len(shell.failures) > queued or shell.ended is not None
+
+    def _known(self, error: KafkaError, **known: Any) -> KafkaGuardError:
+        """Translate an error; librdkafka hides that a static member was fenced."""
+        if _FENCED_TEXT in error.str():
+            return errors.fenced("group.instance.id", self._instance)
+        return errors.translate(error, **known)
 
     def _do_due(self) -> None:
         """Do what is due; every ``_CHECK_S`` seconds, check the readers' positions."""
@@ -326,6 +339,11 @@ class GuardedConsumer(BlockingConsumer):
         if self._shell.failures:
             self._driver.tell()
             raise self._shell.failures.popleft()
+        self._raise_end()
+
+    def _raise_end(self) -> None:
+        if self._shell.ended is not None:
+            raise self._shell.ended.with_traceback(None)
 
     # --- callbacks --------------------------------------------------------------------
 
@@ -345,9 +363,9 @@ class GuardedConsumer(BlockingConsumer):
         """Record an error that concerns no record; called while the user polls."""
         if error.code() == _ALL_DOWN:
             self._driver.unconnected()
-        known = errors.translate(error, context={"phase": "background"})
+        known = self._known(error, context={"phase": "background"})
         self._driver.error_returned(None, known)
-        if self._shell.failures:  # the next poll raises it
+        if self._shell.failures or self._shell.ended:  # the next poll raises it
             _slow_down(weakref.ref(self))
 
     def _hear_reset(self, place: Place, asked: int) -> None:
@@ -442,6 +460,7 @@ class GuardedConsumer(BlockingConsumer):
             KafkaGuardError: The client raised an error instead of returning a list. It
                 is the most severe error, with the others as notes.
         """
+        self._raise_end()  # the client would only say that it had a fatal error
         given = {"message": message, "offsets": offsets}
         args = {name: value for name, value in given.items() if value is not None}
         if asynchronous:

@@ -38,12 +38,14 @@ class ConfluentConsumerShell:
 
     Attributes:
         failures: Errors that the next polls raise, in this order.
+        ended: The error that each poll raises after them; None: the consumer works.
     """
 
     def __init__(self, consumer: Consumer, *, is_earliest: bool = False) -> None:
         self._consumer = consumer
         self._is_earliest = is_earliest
         self.failures: deque[KafkaGuardError] = deque()
+        self.ended: KafkaGuardError | None = None
         #: The position before a reset by librdkafka.
         self._reset: dict[TopicPartition, int] = {}
         self._resettable: set[TopicPartition] = set()
@@ -140,6 +142,10 @@ class ConfluentConsumerShell:
     def fail(self, place: TopicPartition, error: KafkaGuardError) -> None:  # noqa: ARG002 - the error has it
         """Let the running poll, or the next one, raise an error."""
         self.failures.append(error)
+
+    def end(self, error: KafkaGuardError) -> None:
+        """Let each poll raise an error; librdkafka does not join again by itself."""
+        self.ended = error
 
     def readers(self) -> Mapping[TopicPartition, Reader]:
         """Return the known positions, without a request to a broker."""

@@ -126,6 +126,10 @@ class Driver:
         self._is_explaining = True
         self._begin(self._view.wrong_setting(), self._wrong_setting_turn)
 
+    def fenced(self, error: KafkaGuardError) -> None:
+        """Report that another member has taken this one's place in the group."""
+        self._do(self.machine.fenced(error))
+
     def moved(self, place: TopicPartition, position: int) -> None:
         """Report that the user has set the position of a partition."""
         self._do(self.machine.moved(place, position, self._clock()))
@@ -180,24 +184,29 @@ class Driver:
         has_any = False
         for each in commands:
             has_any = True
-            match each:
-                case c.Hold(place):
-                    self._shell.hold(place)
-                case c.Free(place):
-                    self._shell.free(place)
-                case c.LetReset(place):
-                    self._shell.let_reset(place)
-                case c.Restart(places):
-                    self._shell.restart(places)
-                case c.Raise(place, error):
-                    self._shell.fail(place, error)
-                case c.Tell(event):
-                    self._events.append(event)
-                case c.AskFacts() | c.AskRange() | c.Probe():
-                    self._ask(each)
+            self._execute(each)
         if has_any:
             self._view.read_errors.clear()
             self._view.read_errors.update(self.machine.waiting())
+
+    def _execute(self, command: Command) -> None:
+        match command:
+            case c.Hold(place):
+                self._shell.hold(place)
+            case c.Free(place):
+                self._shell.free(place)
+            case c.LetReset(place):
+                self._shell.let_reset(place)
+            case c.Restart(places):
+                self._shell.restart(places)
+            case c.Raise(place, error):
+                self._shell.fail(place, error)
+            case c.End(error):
+                self._shell.end(error)
+            case c.Tell(event):
+                self._events.append(event)
+            case c.AskFacts() | c.AskRange() | c.Probe():
+                self._ask(command)
 
     def _ask(self, question: c.AskFacts | c.AskRange | c.Probe) -> None:
         view, machine = self._view, self.machine

@@ -40,6 +40,9 @@ class ConsumerShell(Protocol):
     def fail(self, place: TopicPartition, error: KafkaGuardError) -> None:
         """Let a poll raise an error, after the records that are already fetched."""
 
+    def end(self, error: KafkaGuardError) -> None:
+        """Let each poll raise an error from now on, and do not join the group again."""
+
     def readers(self) -> Mapping[TopicPartition, Reader]:
         """Return the readers with their positions; empty if the answers are visible."""
 

@@ -13,7 +13,7 @@ from kafka.structs import OffsetAndTimestamp
 from kafkaguard._cluster.offsets import EARLIEST, LATEST
 from kafkaguard._cluster.reports import as_partition, raise_gravest
 from kafkaguard._consuming.commits import CommitRun, failed_event
-from kafkaguard._consuming.machine import ConsumerMachine
+from kafkaguard._consuming.machine import FENCED_INSTANCE, ConsumerMachine
 from kafkaguard._verdicts.verdict import Action
 from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.asking.tiered_offsets import TieredOffsets, offsets_of
@@ -240,7 +240,7 @@ class GuardedConsumer(PublicConsumer):
             policy, errors.make, random.random, client=errors.client
         )
         self._committing = Committing(consumer, self._note_commit)
-        shell = KafkaPythonConsumerShell(consumer)
+        self._shell = shell = KafkaPythonConsumerShell(consumer)
         self._driver = shell.driver = Driver(
             machine, shell, view, launch=start, hook=on_event
         )
@@ -280,7 +280,10 @@ class GuardedConsumer(PublicConsumer):
 
         commit_loop.commit(attempt, once, self._committing.owned)
         self._driver.note(attempt.event())
+        ended = self._shell.was_fenced() if _is_fenced(attempt.errors) else None
         self._driver.tell()
+        if ended is not None:
+            raise ended
         raise_gravest(_as_client(each) for each in attempt.errors.values())
         return None
 
@@ -308,13 +311,18 @@ class GuardedConsumer(PublicConsumer):
             raise _ours(error) from error
 
     def _raised(self, error: KafkaError) -> KafkaGuardError:
+        raised = super()._raised(error)
+        if raised.code == FENCED_INSTANCE:
+            raised = self._shell.was_fenced()
         self._driver.tell()
-        return super()._raised(error)
+        return raised
 
     def _note_commit(
         self, refused: dict[TopicPartition, KafkaGuardError], by_user: bool
     ) -> None:
         kind: Any = "async" if by_user else "auto"
+        if _is_fenced(refused):
+            self._driver.later(self._shell.note_fenced)
         self._driver.note(
             failed_event(self._policy, refused, kind=kind, client=errors.client)
         )
@@ -326,6 +334,10 @@ class GuardedConsumer(PublicConsumer):
         finally:
             if not self.is_forked:
                 self._driver.close()
+
+
+def _is_fenced(refused: Mapping[TopicPartition, KafkaGuardError]) -> bool:
+    return any(each.code == FENCED_INSTANCE for each in refused.values())
 
 
 def _ours(error: BaseException) -> KafkaGuardError:

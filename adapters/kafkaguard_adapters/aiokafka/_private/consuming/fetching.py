@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from kafkaguard.errors import KafkaGuardError
+    from kafkaguard_adapters.aiokafka._private.consuming.reading import Reading
 
 _log = logging.getLogger("kafkaguard.consumer")
 #: Least seconds that the fetcher sleeps between two rounds.
@@ -72,6 +73,9 @@ class AIOKafkaConsumerShell(AnswersShell):
         consumer: The client's consumer.
     """
 
+    #: Knows the reads that wait.
+    reading: Reading
+
     def __init__(self, consumer: Any) -> None:
         super().__init__(reads_followers=bool(consumer._client_rack))
         self._client = consumer._client
@@ -97,6 +101,10 @@ class AIOKafkaConsumerShell(AnswersShell):
         fetcher._set_error(own, error)
         for waiter in list(fetcher._fetch_waiters):
             fetcher._notify(waiter)
+
+    def end(self, error: KafkaGuardError) -> None:
+        """Let each read raise an error."""
+        self.reading.end(error)
 
     def wake(self) -> None:
         """Wake up the fetcher, so that it does what is due."""

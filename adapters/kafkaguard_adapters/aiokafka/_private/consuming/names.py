@@ -52,6 +52,9 @@ NEEDS_LOOP = (
     ("fetcher", "_notify"),
     ("subscription", "wait_for_assignment"),
 )
+USED_IN_GROUP = {
+    "coordinator": ("_closing", "_group_instance_id", "generation", "member_id"),
+}
 REPLACED_IN_GROUP = {
     ("coordinator", "_do_commit_offsets"): ("assignment", "offsets"),
     ("coordinator", "_send_req"): ("request",),
@@ -81,7 +84,9 @@ def missing(consumer: Any) -> list[str]:
             "unpacking": _variables(PartitionRecords._unpack_records),
             "subscription": consumer._subscription,
         }
-        replaced = REPLACED | (REPLACED_IN_GROUP if consumer._group_id else {})
+        used, replaced = USED, REPLACED
+        if consumer._group_id:
+            used, replaced = used | USED_IN_GROUP, replaced | REPLACED_IN_GROUP
     except AttributeError as error:
         return [str(error)]
-    return inside_names.missing(owners, USED, replaced)
+    return inside_names.missing(owners, used, replaced)

@@ -42,7 +42,7 @@ class Reading:
         tell: Calls the hook with the events until now; called before an error.
 
     Attributes:
-        death: The error of each read after the fetcher has ended, or None.
+        death: The error of each read after the consumer has ended, or None.
     """
 
     death: KafkaGuardError | None = None
@@ -93,7 +93,7 @@ class Reading:
     def _check(self) -> None:
         """Raise the error of the group or of the fetcher; called for each read."""
         if self.death is not None:
-            raise self.death
+            raise self.death.with_traceback(None)
         try:
             self._check_errors()
         except KafkaError as error:
@@ -118,13 +118,20 @@ class Reading:
         if self._fetcher._closed:
             return
         cause = None if task.cancelled() else task.exception()
-        self.death = errors.make(
-            ClientClosedError,
-            f"the task that fetches has ended ({cause or 'it was cancelled'}), so "
-            "nothing will be read any more: stop this consumer and build a new one",
+        self.end(
+            errors.make(
+                ClientClosedError,
+                f"the task that fetches has ended ({cause or 'it was cancelled'}), so "
+                "nothing will be read any more: stop this consumer and build a new one",
+            )
         )
+
+    def end(self, error: KafkaGuardError) -> None:
+        """Let all reads raise an error, those that wait too."""
+        self.death = error
         self._coordinator.check_errors = self._check
-        self._fail(self.death)
+        self._abort(error)
+        self._fail(error)
 
     def _fail(self, error: KafkaGuardError) -> None:
         for waiter in [

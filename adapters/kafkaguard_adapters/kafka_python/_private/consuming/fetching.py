@@ -13,12 +13,17 @@ from __future__ import annotations
 from collections import deque
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from kafka.errors import Cancelled, KafkaError
 
 from kafkaguard._cluster.reports import TopicPartition
-from kafkaguard._consuming.machine import LIST_OFFSETS, OUT_OF_RANGE, ReadRefusal
+from kafkaguard._consuming.machine import (
+    FENCED_INSTANCE,
+    LIST_OFFSETS,
+    OUT_OF_RANGE,
+    ReadRefusal,
+)
 from kafkaguard_adapters.consuming.answers_shell import AnswersShell
 from kafkaguard_adapters.kafka_python._private.consuming.decoding import (
     UndecodedError,
@@ -50,12 +55,15 @@ class KafkaPythonConsumerShell(AnswersShell):
         self._decoding = fetcher.config
         self._cluster = fetcher._manager.cluster
         self._failures: deque[KafkaGuardError] = deque()
+        self._ended: KafkaGuardError | None = None
         self._fetch_records = fetcher.fetch_records
         self._parse = fetcher._parse_fetched_data
         self._fetchable = fetcher._fetchable_partitions
         self._handle_error = fetcher._handle_fetch_error
         self._read_starts = fetcher._handle_list_offsets_response
         self._startless = consumer._subscription.partitions_needing_reset
+        self._read_heartbeat = self._coordinator._handle_heartbeat_response
+        self._coordinator._handle_heartbeat_response = self._note_heartbeat
         fetcher.fetch_records = self._fetch
         fetcher._parse_fetched_data = self._parse_answer
         fetcher._fetchable_partitions = self._choose
@@ -73,6 +81,22 @@ class KafkaPythonConsumerShell(AnswersShell):
     def fail(self, place: TopicPartition, error: KafkaGuardError) -> None:  # noqa: ARG002 - the error names the partition
         """Raise an error from the poll that is running, or from the next one."""
         self._failures.append(error)
+
+    def end(self, error: KafkaGuardError) -> None:
+        """Let each poll raise an error, before the client would join its group."""
+        self._ended = error
+        self._coordinator.poll = self._raise_end
+
+    def _raise_end(self, *_: Any, **__: Any) -> NoReturn:
+        assert self._ended is not None
+        raise self._ended.with_traceback(None)
+
+    def was_fenced(self) -> KafkaGuardError:
+        """Record that another member has this one's place; return the error."""
+        instance = self._coordinator.group_instance_id
+        self.driver.fenced(errors.fenced("group_instance_id", instance))
+        assert self._ended is not None
+        return self._ended.with_traceback(None)
 
     def wake(self) -> None:
         """Do nothing: the next fetch comes within ``fetch_max_wait_ms``."""
@@ -168,6 +192,20 @@ class KafkaPythonConsumerShell(AnswersShell):
         if not isinstance(exception, Cancelled):
             self.driver.later(lambda *_: self._broker_away(node_id, exception))
 
+    def _note_heartbeat(self, response: Any, send_time: Any) -> Any:
+        """Queue that this member is fenced; runs on the client's own thread.
+
+        The client only stops its heartbeats then, and goes on reading.
+        """
+        if response.error_code == FENCED_INSTANCE:
+            self.driver.later(self.note_fenced)
+        return self._read_heartbeat(response, send_time)
+
+    def note_fenced(self, *_: Any) -> list[Command]:
+        """Record what another thread has queued: this member is fenced."""
+        self.was_fenced()
+        return []
+
     def _note_starts(self, response: Any) -> Any:
         """Queue the errors of start offsets; runs on the client's own thread."""
         for topic in response.topics:
@@ -232,3 +270,5 @@ class KafkaPythonConsumerShell(AnswersShell):
     def _raise_failure(self) -> None:
         if self._failures:
             raise self._failures.popleft()
+        if self._ended is not None:
+            self._raise_end()

@@ -19,7 +19,7 @@ USED = {
         "partitions_auto_assigned",
         "subscription",
     ),
-    "coordinator": ("_join_task", "config", "request_rejoin"),
+    "coordinator": ("_join_task", "config", "group_instance_id", "request_rejoin"),
     "cluster": ("leader_for_partition", "unauthorized_topics"),
 }
 #: Methods that the guard replaces in an object, or a class that it builds, and the
@@ -45,6 +45,8 @@ REPLACED = {
     ("fetcher", "_handle_list_offsets_response"): ("response",),
     ("subscription", "partitions_needing_reset"): (),
     ("subscription", "next_offset_reset_retry_time"): (),
+    ("coordinator", "_handle_heartbeat_response"): ("response", "send_time"),
+    ("coordinator", "poll"): ("timeout_ms",),
     ("coordinator", "_handle_offset_commit_response"): (
         "offsets",
         "send_time",
