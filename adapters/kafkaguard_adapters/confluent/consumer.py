@@ -173,9 +173,9 @@ class GuardedConsumer(BlockingConsumer):
                 "guard(factory=Consumer, config={...})",
                 policy.on_offset_reset,
             )
-        self._quick = self._quick_poll()
         # librdkafka blocks for ever if one thread closes while another one polls.
         self._in_client = threading.RLock()
+        self._quick = self._quick_poll(), self._quick_consume()
 
     # --- polling ----------------------------------------------------------------------
 
@@ -194,7 +194,7 @@ class GuardedConsumer(BlockingConsumer):
 
     def _speed_up(self) -> None:
         """Let the next polls call the client directly, until the next check is due."""
-        self.poll = self._quick  # type: ignore[method-assign]  # for speed: less work per record
+        self.poll, self.consume = self._quick  # type: ignore[method-assign]  # for speed: less work per record
         beat = loop()
         slow_down = partial(_slow_down, weakref.ref(self))
         beat.call_soon_threadsafe(beat.call_later, _QUICK_S, slow_down)
@@ -216,6 +216,30 @@ class GuardedConsumer(BlockingConsumer):
 
         poll.__qualname__ = poll.__name__  # which a TypeError shows
         return poll
+
+    def _quick_consume(self) -> Callable[..., Any]:
+        """Return ``consume`` for while each of them returns records."""
+        client_consume, consume_slowly = self.client.consume, self._consume_slowly
+        waiting, in_client = self.cluster_view.read_errors, self._in_client
+        raised, failures, error_of = self._raised, self._shell.failures, Message.error
+
+        def consume(
+            num_messages: int = 1, timeout: float | None = _FOR_EVER
+        ) -> list[Message]:
+            """Consume, as :meth:`GuardedConsumer.consume` does."""
+            if failures or waiting or timeout is None or timeout < 0:
+                return consume_slowly(num_messages, timeout)
+            try:
+                with in_client:
+                    found: list[Message] = client_consume(num_messages, timeout)
+            except (KafkaException, RuntimeError, SystemError) as error:
+                raise raised(error) from error
+            if not found:
+                return consume_slowly(num_messages, _AT_ONCE)
+            return self._checked(found) if any(map(error_of, found)) else found
+
+        consume.__qualname__ = consume.__name__  # which a TypeError shows
+        return consume
 
     def _poll_slowly(
         self, timeout: float | None, message: Message | None
@@ -242,6 +266,15 @@ class GuardedConsumer(BlockingConsumer):
         Raises:
             KafkaGuardError: As for ``poll``.
         """
+        found = self._consume_slowly(num_messages, timeout)
+        if found and not (self._shell.failures or self._shell.ended):
+            self._speed_up()
+        return found
+
+    def _consume_slowly(
+        self, num_messages: int, timeout: float | None
+    ) -> list[Message]:
+        """Do what is due, and then wait in one call of the client if all is well."""
         until = _end_of(timeout)
         waiting = self.cluster_view.read_errors
         call = partial(self.client.consume, num_messages)
@@ -251,10 +284,13 @@ class GuardedConsumer(BlockingConsumer):
             found = self._wait(call, until, _SLICE_S if is_short else math.inf)
             if time.monotonic() >= until or not num_messages:
                 break
-        if any(map(Message.error, found)):
-            raised = [each for each in found if self._note_error(each)]
-            if len(raised) == len(found):
-                self._raise_failure()
+        return self._checked(found) if any(map(Message.error, found)) else found
+
+    def _checked(self, found: list[Message]) -> list[Message]:
+        """Record errors among messages; raise if the list has only such errors."""
+        raised = [each for each in found if self._note_error(each)]
+        if len(raised) == len(found):
+            self._raise_failure()
         return found
 
     def _wait(self, call: Callable[[float], Any], until: float, longest: float) -> Any:
@@ -527,7 +563,7 @@ def _slow_down(consumer: weakref.ref[GuardedConsumer]) -> None:
     guarded = consumer()
     if guarded is not None:
         with suppress(AttributeError):  # done already, or this is a forked child
-            del guarded.poll
+            del guarded.poll, guarded.consume
 
 
 def _end_of(timeout: float | None) -> float:
