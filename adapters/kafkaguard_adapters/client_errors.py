@@ -202,11 +202,12 @@ class ClientErrors(ABC):
 
         Args:
             setting: The client's name of ``group.instance.id``.
-            instance: Its value.
+            instance: Its value; None: not known.
         """
+        named = setting if instance is None else f"{setting} {instance!r}"
         return self.make(
             _FENCED,
-            f"another member joined the group with the {setting} {instance!r} of this "
+            f"another member joined the group with the {named} of this "
             "consumer. This consumer reads and commits nothing more: close it. Each "
             f"consumer of a group needs a {setting} of its own",
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 
 import confluent_kafka
 import pytest
@@ -137,6 +138,59 @@ def test_consume_stores_no_offset_before_it_returns(kafka_cluster, kafka_topic):
         consumer.close()
     assert {confluent_kafka.OFFSET_INVALID} == set(committed)
     assert len(found) == 5
+
+
+def test_a_commit_in_on_revoke_commits_only_what_was_returned(kafka_cluster):
+    """Twice: a second member comes while `consume` collects, and goes again."""
+    topic = kafka_cluster.create_topic(partitions=2)
+    fill(kafka_cluster, topic, 5, partitions=[0, 1])
+    config = settings(
+        kafka_cluster.bootstrap_servers, group=topic, **{"heartbeat.interval.ms": 200}
+    )
+    handled, committed, revoked = {0: 0, 1: 0}, [], threading.Event()
+
+    def commit(consumer, _):
+        with suppress(errors.KafkaGuardError):  # there is nothing to commit
+            for each in consumer.commit(asynchronous=False):
+                committed.append((each.offset, handled[each.partition]))
+        revoked.set()
+
+    def work(messages):
+        owned = {each.partition for each in first.assignment()}
+        for each in messages:
+            assert each.partition() in owned
+            handled[each.partition()] = each.offset() + 1
+
+    first, second = (guard(factory=Consumer, config=config) for _ in range(2))
+    ending = threading.Event()
+
+    def take_part():
+        while not ending.is_set():
+            second.poll(0.1)
+        second.close()
+
+    joining = threading.Thread(target=take_part)
+    try:
+        first.subscribe([topic], on_revoke=commit)
+        while not first.assignment():
+            work(first.consume(1, 0.1))
+        second.subscribe([topic])
+        joining.start()
+        end = time.monotonic() + 30
+        while not revoked.is_set() and time.monotonic() < end:
+            work(first.consume(1000, 2.0))
+        assert revoked.is_set()
+        work(first.consume(1000, 1.0))
+        revoked.clear()
+        ending.set()
+        while not revoked.is_set() and time.monotonic() < end:
+            work(first.consume(1000, 0.5))
+    finally:
+        ending.set()
+        joining.join(30)
+        first.close()
+    assert committed
+    assert [at for at, _ in committed] == [at for _, at in committed]
 
 
 def test_consume_waits_for_as_many_records_as_asked_for(kafka_cluster, kafka_topic):

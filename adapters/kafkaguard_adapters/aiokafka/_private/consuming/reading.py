@@ -232,8 +232,8 @@ class _Undecoded:
         """
         assignment, error, place = self._fetch._assignment, self._error, self._place
         state = assignment.active and assignment.state_value(place)
-        if not state or not state.has_valid_position:
-            return
+        if not state or state.paused or not state.has_valid_position:
+            return  # the client fetches from its position later
         if state.position != self._position:
             return
         self._fetched.tell()
