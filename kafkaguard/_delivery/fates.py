@@ -11,6 +11,7 @@ from kafkaguard._delivery.judging import (
     INVALID_TIMESTAMP,
     MESSAGE_TOO_LARGE,
     add_words,
+    is_rejected,
     may_be_set_aside,
     may_be_tried,
     unanswered,
@@ -460,6 +461,16 @@ class Fates:
         add_words(record.error, f"it could not be sent again: {why}")
         self.end(record, record.error, now)
 
+    def give_up(self, record: Record, why: str) -> None:
+        """End a record that waits to be sent again: the application wants no more."""
+        if record.origin is not None:
+            self._letter_failed(record, why)
+            return
+        error = record.doubt or record.error
+        assert error is not None
+        add_words(error, f"it was not sent again: {why}")
+        self.fail(record, error)
+
     def _doubtful(self, record: Record, why: str) -> KafkaGuardError:
         return unanswered(
             self._errors,
@@ -476,7 +487,7 @@ class Fates:
 
     def tell_rejected(self, error: KafkaGuardError, on_reject: OnReject) -> None:
         """Tell the event of a refused record; other failures have no such event."""
-        if error.verdict.action is Action.REJECT:
+        if is_rejected(error):
             self.tell(RejectEvent, error.topic, error=error.name, on_reject=on_reject)
 
     def tell(self, event: type[Event], topic: str | None, **known: object) -> None:

@@ -23,6 +23,7 @@ from kafkaguard.errors import (
     MessageTooLargeError,
     OutOfOrderSequenceNumberError,
     RecordListTooLargeError,
+    RecordPurgedError,
     UnknownProducerIdError,
     for_code,
 )
@@ -366,9 +367,9 @@ def unanswered(errors: ClientErrors, text: str, **known: Any) -> KafkaGuardError
 
 
 def ends_all(cause: Any) -> bool:
-    """Return whether a new client would not help: fenced or not authorized."""
+    """Return whether a new client would not help: fenced, or refused by brokers."""
     verdict: Verdict = classify(cause, api="Produce")
-    return verdict.action is Action.FENCED or issubclass(
+    return verdict.action in _STOPS or issubclass(
         verdict.error_class, (AuthenticationError, ClusterAuthorizationFailedError)
     )
 
@@ -386,8 +387,14 @@ def is_too_large(refusal: Refusal) -> bool:
 def may_be_set_aside(error: KafkaGuardError) -> bool:
     """Return whether an error is about the record, so that it may be dead-lettered."""
     return error.verdict.action is Action.REJECT and not isinstance(
-        error, ClientStateError
+        error, (ClientStateError, RecordPurgedError)
     )
+
+
+def is_rejected(error: KafkaGuardError) -> bool:
+    """Return whether a record was refused; the application may also have purged it."""
+    is_purged = isinstance(error, RecordPurgedError)
+    return error.verdict.action is Action.REJECT and not is_purged
 
 
 def add_words(error: KafkaGuardError, words: str) -> None:

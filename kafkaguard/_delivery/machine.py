@@ -594,7 +594,7 @@ class DeliveryMachine:
         return self._go_on(now)
 
     def drop_waiting(self, why: str, now: float) -> Sequence[Command]:
-        """End the records that wait to be sent again.
+        """End the records that wait to be sent again, without dead letters.
 
         Args:
             why: Why they are not sent again.
@@ -602,7 +602,7 @@ class DeliveryMachine:
         """
         for record in list(self._rounds.waiting()):
             if record.state is RecordState.QUEUED:
-                self._fates.not_sent_again(record, why, now)
+                self._fates.give_up(record, why)
         return self._go_on(now)
 
     def _lose_waiting(self, now: float) -> None:

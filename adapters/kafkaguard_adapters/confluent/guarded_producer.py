@@ -161,6 +161,10 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
 
         Returns:
             How many records the client has accepted.
+
+        Raises:
+            ClientClosedError: The producer was closed.
+            TypeError: ``messages`` is not a list.
         """
         if not isinstance(messages, list):
             raise TypeError(
@@ -178,6 +182,8 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
                     timestamp=message.get("timestamp", 0),
                 )
             except KafkaException as error:
+                if isinstance(error, RuntimeError) and not taken:
+                    raise  # the producer is closed, so nothing was sent
                 message["_error"] = error.args[0]
             else:
                 taken += 1
@@ -188,7 +194,8 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
     def _quick_poll(self) -> Callable[..., int]:
         """Return the fast ``poll``, which becomes an attribute of the instance."""
         callbacks, shell, slowly = self._callbacks, self._shell, self._poll_slowly
-        polling = callbacks.polling
+        polling, now = callbacks.polling, time.monotonic
+        lines, hidden = shell.lines, shell.hidden
 
         def poll(timeout: float = _FOR_EVER) -> int:
             """Poll, as ``Producer.poll`` does; it calls the callbacks.
@@ -199,9 +206,12 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
             me = get_ident()
             if not callbacks.is_direct or me in polling:
                 return slowly(timeout)
+            until = timeout and now() + (timeout if timeout > 0 else math.inf)
             polling.add(me)  # as inside_client() does, at less cost
             try:
                 events: int = shell.client.poll(timeout)
+                if lines or hidden:
+                    events = shell.poll_on(shell.client, events, until)
             except (KafkaException, RuntimeError) as error:
                 return self._poll_failed(error)
             finally:
@@ -227,7 +237,10 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
             left = 0.0 if events else max(0.0, min(until - time.monotonic(), _SLICE_S))
             with self._callbacks.inside_client():
                 try:
-                    events += self.client.poll(left)
+                    polled = self.client.poll(left)
+                    if self._shell.lines or self._shell.hidden:
+                        polled = self._shell.poll_on(self.client, polled, 0.0)
+                    events += polled
                 except (KafkaException, RuntimeError) as error:
                     events += self._poll_failed(error)
             self._shell.hear_errors()
@@ -335,7 +348,7 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
             ClientClosedError: The producer was closed.
         """
         with _translating_closed():
-            self.client.purge(in_queue, in_flight, blocking)
+            self._shell.purge(in_queue, in_flight, blocking)
         if in_queue:
             self._driver.drop_waiting("purge() was called")
 

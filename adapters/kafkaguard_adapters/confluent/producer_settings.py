@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaguard._delivery.facts import Traits
 from kafkaguard.errors import ClientConfigurationError
+from kafkaguard_adapters.confluent.attempt_log import IDEMPOTENT, OTHER, AttemptLog
 from kafkaguard_adapters.confluent.callbacks import Callbacks, Chained, ErrorLog
+from kafkaguard_adapters.confluent.client_log import LEVEL, LOGGER
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.wire.client_settings import ALIASES
 
@@ -27,6 +29,9 @@ _DEFAULTS = {
     "retry.backoff.ms": 100,
     "transaction.timeout.ms": 60_000,
 }
+_DEBUG = "debug"
+#: librdkafka's default of ``log_level``; ``debug`` raises it to the highest.
+_DEFAULT_LEVEL = 6
 #: librdkafka draws each wait before a retry from 0.8 to 1.2 of the setting.
 _LEAST_WAIT = 0.75
 
@@ -41,6 +46,7 @@ class ProducerSettings:
         is_known: Whether the settings are known.
         error_log: Keeps the client's connection errors; None: the guard does not get
             them.
+        attempt_log: Reads which requests the client repeats; None: it does not tell.
         on_delivery: The callback of records that have none.
         only_errors: Whether callbacks are called for errors only.
         transactional_id: ``transactional.id``; None: the producer has none.
@@ -56,6 +62,7 @@ class ProducerSettings:
             if isinstance(callback := self._config.get(name), Chained)
         }
         self.error_log = config.error_log if isinstance(config, Prepared) else None
+        self.attempt_log = config.attempt_log if isinstance(config, Prepared) else None
         self.on_delivery = self._config.get("on_delivery")
         self.only_errors = isinstance(config, Prepared) and config.only_errors
         self.transactional_id = self._config.get("transactional.id")
@@ -87,6 +94,11 @@ class ProducerSettings:
         """Seconds before which the client does not send a batch again."""
         names = ("retry.backoff.ms", "retry.backoff.max.ms")
         return _LEAST_WAIT * min(map(self._number, names)) / 1000
+
+    @property
+    def is_idempotent(self) -> bool:
+        """Whether the producer numbers its records."""
+        return bool(self.transactional_id) or self.is_true("enable.idempotence")
 
     def is_true(self, name: str) -> bool:
         """Return whether a setting is on."""
@@ -139,10 +151,12 @@ class Prepared(dict[str, Any]):
     Attributes:
         only_errors: Whether the application wants callbacks for errors only.
         error_log: Keeps the client's errors.
+        attempt_log: Reads which requests the client repeats.
     """
 
     only_errors = False
     error_log: ErrorLog | None = None
+    attempt_log: AttemptLog | None = None
 
 
 def prepare(config: Mapping[str, Any]) -> Prepared:
@@ -157,7 +171,24 @@ def prepare(config: Mapping[str, Any]) -> Prepared:
             prepared[name] = Chained(config[name])
     prepared.error_log = ErrorLog(config.get(_ERROR_CB))
     prepared[_ERROR_CB] = prepared.error_log.callback
-    prepared.only_errors = ProducerSettings(config).is_true(_ONLY_ERRORS)
+    settings = ProducerSettings(config)
+    if not settings.transactional_id:
+        _log_attempts(prepared, IDEMPOTENT if settings.is_idempotent else OTHER)
+    prepared.only_errors = settings.is_true(_ONLY_ERRORS)
     if prepared.only_errors:
         prepared[_ONLY_ERRORS] = False
     return prepared
+
+
+def _log_attempts(prepared: Prepared, context: str) -> None:
+    """Let librdkafka log which requests it repeats; the user's log stays as it is.
+
+    No record of a transaction is sent again, so its producers need not.
+    """
+    log = prepared.attempt_log = AttemptLog(prepared.get(LOGGER))
+    contexts = prepared.get(_DEBUG)
+    if not contexts:
+        level = str(prepared.get(LEVEL))
+        log.most = int(level) if level.isdecimal() else _DEFAULT_LEVEL
+    prepared[_DEBUG] = f"{contexts},{context}" if contexts else context
+    prepared[LOGGER] = log

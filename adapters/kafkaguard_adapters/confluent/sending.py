@@ -295,6 +295,8 @@ class Sending:
                 self._again(record)
                 return
             self._transactions.raise_fenced(PRODUCE)
+            if (why := shell.why_dead(record.topic)) is not None:
+                raise why from error
             raise errors.make(
                 ClientClosedError,
                 "the producer is dead, and nothing was sent: build a new one, or use "

@@ -18,10 +18,12 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.cimpl import Producer  # confluent_kafka.Producer may be replaced
 
+from kafkaguard._delivery.judging import ends_all
 from kafkaguard._delivery.sizes import batch_size
 from kafkaguard.errors import ClientClosedError
 from kafkaguard_adapters.asking.unconnected import explained
 from kafkaguard_adapters.confluent.errors import errors
+from kafkaguard_adapters.confluent.unsent import without_id
 from kafkaguard_adapters.confluent.windows import (
     AgainTicket,
     ClientFacts,
@@ -73,6 +75,8 @@ ASK_S = 5.0
 STOP_S = 5.0
 #: Seconds in which librdkafka reports the same connection error only once.
 SUPPRESSED_S = 30.0
+#: Seconds above which a poll has no limit.
+_LONG_S = 1e6
 _UNKNOWN_PARTITION = KafkaError._UNKNOWN_PARTITION  # noqa: SLF001 - a documented constant
 _now = time.monotonic
 _log = logging.getLogger("kafkaguard.producer")
@@ -111,6 +115,7 @@ class ConfluentShell(ReportingShell):
         self.produce = produce_of(client)
         self.callbacks = callbacks
         self.only_errors = settings.only_errors
+        self.has_offsets = settings.is_idempotent  # which needs acknowledgements
         self.traits = settings.traits(replaceable=builder.can_build)
         self.windows: dict[str, Window] = {}
         self.builder = builder
@@ -135,7 +140,8 @@ class ConfluentShell(ReportingShell):
         self._arrived: dict[Hashable, Any] = {}
         self._is_dying = self._is_closed = False
         self.death: KafkaException | None = None
-        self._lost_connection = -float("inf")
+        #: When the application has purged the client.
+        self._purged_at = -float("inf")
         #: The last refused login, and when the client told it.
         self._refused_login: tuple[Any, float] = None, -float("inf")
         self._poller: threading.Thread | None = None
@@ -145,6 +151,12 @@ class ConfluentShell(ReportingShell):
         log = settings.error_log
         #: The client's errors that the last poll has brought; see :meth:`hear_errors`.
         self.unread: Collection[Any] = () if log is None else log.unread
+        self._attempts = settings.attempt_log
+        #: Lines of the client's log that the last poll has brought; see ``poll_on``.
+        self.lines: Collection[str] = ()
+        self.hidden: Collection[None] = ()
+        if self._attempts is not None:
+            self.lines, self.hidden = self._attempts.unread, self._attempts.hidden
 
     def use(self, machine: DeliveryMachine, letters: LetterCheck) -> None:
         """Connect the shell with the machine and with the check of dead letters.
@@ -255,17 +267,20 @@ class ConfluentShell(ReportingShell):
         window.free_reports()
 
     def _known(self, window: Window) -> ClientFacts:
-        kept = None
-        oldest = window.oldest_produced_at - SUPPRESSED_S
-        if self._settings.error_log is not None:
-            self.hear_errors()
-            kept = self._lost_connection < oldest
+        self.hear_errors()  # the client tells its death before it purges its queue
         login, told = self._refused_login
+        is_recent = told > window.oldest_produced_at - SUPPRESSED_S
+        is_dying = self._is_dying or self.death is not None
+        purged_at = -float("inf") if is_dying else self._purged_at
+        if self.traits.transactional and not is_dying:
+            purged_at = _now()  # abort_transaction() purges too
         return ClientFacts(
-            self._is_dying,
-            kept,
-            login if told > oldest else None,
+            is_dying,
             self._settings.retry_s,
+            self._attempts,
+            login if is_recent else None,
+            purged_at,
+            self.death if self.death is not None and ends_all(self.death) else None,
         )
 
     def arrived_again(self, token: int, message: Any) -> None:
@@ -308,8 +323,11 @@ class ConfluentShell(ReportingShell):
 
         Records that were sent again are not counted here: the machine counts them.
         """
-        waiting = len(self.client)
-        for window in self.open_windows():
+        windows = self.open_windows()
+        # The client also counts lines of its log that nobody has polled.
+        unreported = sum(window.unreported_count for window in windows)
+        waiting = min(len(self.client), unreported)
+        for window in windows:
             if window.is_again:
                 waiting -= window.unreported_count
             else:
@@ -385,7 +403,27 @@ class ConfluentShell(ReportingShell):
                     self._flushes -= 1
                     self._flushed.notify_all()
         self.hear_errors()
+        if self._attempts is not None:
+            self._attempts.hidden.clear()  # a flush does not count what it serves
         return left
+
+    def poll_on(self, client: Any, events: int, until: float) -> int:
+        """Return what a poll has served besides lines of the log; poll on if nothing.
+
+        Args:
+            client: The client.
+            events: What the client's poll has returned.
+            until: When the poll must end, in monotonic seconds.
+        """
+        attempts = self._attempts
+        assert attempts is not None
+        while True:
+            attempts.hear()
+            events -= len(attempts.hidden)
+            attempts.hidden.clear()
+            if events > 0 or (left := until - _now()) <= 0:
+                return max(events, 0)
+            events = client.poll(left if left < _LONG_S else -1)
 
     def serve_for_room(self, seconds: float) -> None:
         """Serve reports once, to make room in the client's queue."""
@@ -415,8 +453,22 @@ class ConfluentShell(ReportingShell):
         )
         if is_dead and client is self.client:
             self.death = self.death or error
-            self.has_died(errors.translate(error, api="Produce"))
+            self.has_died(errors.translate(self.death, api="Produce"))
         return is_dead
+
+    def why_dead(self, topic: str) -> KafkaGuardError | None:
+        """Make the error of a record for a dead client that no other can replace.
+
+        Args:
+            topic: The record's topic.
+        """
+        death = self.death
+        if death is None or not ends_all(death):
+            return None
+        attempts = self._attempts
+        if attempts is not None and attempts.is_heard and not attempts.has_id:
+            return without_id(death.args[0], topic)
+        return errors.translate(death, api="Produce", topic=topic)
 
     def has_died(self, cause: BaseException) -> None:
         """Report that the client is dead, and poll for its last reports."""
@@ -424,7 +476,9 @@ class ConfluentShell(ReportingShell):
         self.poll_while_troubled()
 
     def hear_errors(self) -> None:
-        """Take note of the client's errors so far; called after each poll."""
+        """Take note of the client's errors and lines so far; called after each poll."""
+        if self._attempts is not None:
+            self._attempts.hear()
         log = self._settings.error_log
         if log is None:
             return
@@ -434,13 +488,15 @@ class ConfluentShell(ReportingShell):
                 self.callbacks.call(log.own, error)
 
     def _hear_error(self, error: Any, *, is_user_told: bool) -> None:
-        """Keep when the client lost a connection or could not log in."""
-        self._lost_connection = _now()
+        """Keep that the client has died, or when it could not log in."""
+        now = _now()
+        if error.fatal() and not self.traits.transactional:
+            self.report_if_dead(self.client, KafkaException(error))
         if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):  # noqa: SLF001 - documented constants
-            self._refused_login = error, self._lost_connection
-        if is_user_told or self._lost_connection < self._logs_again:
+            self._refused_login = error, now
+        if is_user_told or now < self._logs_again:
             return  # without any callback librdkafka itself would log each of them
-        self._logs_again = self._lost_connection + QUIET_S
+        self._logs_again = now + QUIET_S
         _log.warning(
             "%s (further errors of connections are not logged for %g s)",
             error.str(),
@@ -476,6 +532,14 @@ class ConfluentShell(ReportingShell):
             self._report_failed(window, [*refusals, *window.unreported()])
             self._end(window)
 
+    def purge(self, *args: Any) -> None:
+        """Purge the client, because the application says so."""
+        self._purged_at = float("inf")  # also for reports that arrive meanwhile
+        try:
+            self.client.purge(*args)
+        finally:
+            self._purged_at = _now()
+
     def _purge(self, *, in_flight: bool) -> None:
         try:
             self.client.purge(in_queue=True, in_flight=in_flight, blocking=True)
@@ -501,7 +565,8 @@ class ConfluentShell(ReportingShell):
                 self._retired.append(self.client)
                 self._generation += 1
                 self._is_dying, self.death = False, None
-                self._lost_connection = -float("inf")
+                if self._attempts is not None:
+                    self._attempts.forget()
                 self.client, self.produce = successor, produce_of(successor)
                 return
         successor.close()

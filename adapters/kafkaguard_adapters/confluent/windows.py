@@ -22,10 +22,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from confluent_kafka import KafkaError, KafkaException
 
 from kafkaguard._delivery.facts import Batch, Place, Raw, Refusal
+from kafkaguard_adapters.confluent.unsent import id_is_refused, without_id
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from kafkaguard_adapters.confluent.attempt_log import AttemptLog
     from kafkaguard_adapters.confluent.callbacks import Callbacks
 
 _FOREVER = float("inf")
@@ -36,6 +38,16 @@ _PURGED = KafkaError._PURGE_QUEUE  # noqa: SLF001 - a documented constant
 _PURGED_IN_FLIGHT = KafkaError._PURGE_INFLIGHT  # noqa: SLF001 - a documented constant
 _DROPPED = KafkaError._DESTROY  # noqa: SLF001 - a documented constant
 _UNKNOWN = (KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)  # noqa: SLF001 - documented constants
+#: A record that the client never sent, for a reason that the guard knows.
+_NEVER: Mapping[str, Any] = {"blame": "record", "sent": "never"}
+#: A record that the client counts as delivered, though no answer was about it: a later
+#: batch was accepted. Brokers accept it also if they have nothing of this producer in
+#: the partition yet, so the record may be missing.
+_NO_ANSWER = KafkaError(
+    _PURGED_IN_FLIGHT,
+    "the client counts it as delivered without an offset, because a later batch was "
+    "accepted; an earlier answer was lost or said that it was not written",
+)
 
 
 class Listener(Protocol):
@@ -44,6 +56,8 @@ class Listener(Protocol):
     callbacks: Callbacks
     #: Whether the application wants callbacks for errors only.
     only_errors: bool
+    #: Whether each delivered record that was answered has an offset.
+    has_offsets: bool
 
     def record_failed(self, window: Window) -> None:
         """Handle the failure of a record of a window."""
@@ -82,17 +96,51 @@ class ClientFacts(NamedTuple):
     """What is known about the client when a window ends.
 
     Attributes:
-        is_dying: Whether the guard, not the application, has purged the queue.
-        kept_connections: Whether no connection was lost since the client got the
-            oldest failed record; None: unknown.
-        refused_login: The client's error about a refused login since then, or None.
+        is_dying: Whether the client is dead, or the guard stops it.
         retry_s: Seconds before which the client does not send a batch again.
+        attempts: What the client logs about its attempts; None: it does not tell.
+        refused_login: The client's error about a refused login since it got the oldest
+            failed record, or None.
+        purged_at: When the application has purged the client last, in monotonic
+            seconds. Records that the client purges by itself have other causes.
+        death: Why no client can send the records of a dead one, or None.
     """
 
     is_dying: bool
-    kept_connections: bool | None
-    refused_login: Any = None
     retry_s: float = 0.0
+    attempts: AttemptLog | None = None
+    refused_login: Any = None
+    purged_at: float = -_FOREVER
+    death: KafkaException | None = None
+
+    def may_be_sent_before(self, report: FailedReport) -> bool:
+        """Return whether a record may have been sent before its last attempt.
+
+        The broker checks the topic's settings before it looks whether it has a batch
+        already, so it may refuse what it has written. If the client does not tell, the
+        time decides: it waits before it sends a batch again.
+        """
+        message, attempts = report.message, self.attempts
+        if message.partition() is None:  # it waited for metadata of its topic
+            return False
+        if attempts is None or not attempts.is_heard:
+            return report.latency_s >= self.retry_s
+        return attempts.has_repeated(
+            message.topic(), message.partition(), report.produced_at
+        )
+
+    @property
+    def is_without_id(self) -> bool:
+        """Whether the client has no producer id so far, so that it has sent nothing."""
+        attempts = self.attempts
+        return attempts is not None and attempts.is_heard and not attempts.has_id
+
+    @property
+    def refused_id(self) -> KafkaError | None:
+        """Why the client has no producer id, if it has told that."""
+        if self.attempts is None or not self.is_without_id:
+            return None
+        return self.attempts.refused_id if self.death is None else self.death.args[0]
 
 
 class Window(Batch):
@@ -174,10 +222,13 @@ class Window(Batch):
 
     def _delivery_callback(self) -> Any:
         ended_counter, listener = self._ended_counter, self.listener
+        has_offsets = listener.has_offsets
 
         def on_delivery(error: Any, message: Any) -> None:
             if error is not None:
                 self.add_failed_report(error, message)
+            elif has_offsets and message.offset() is None:
+                self.add_failed_report(_NO_ANSWER, message)
             elif next(ended_counter) == self._last_count:
                 listener.all_reported(self)
 
@@ -196,11 +247,14 @@ class Window(Batch):
                 f"produce(on_delivery): a function, not {type(call).__name__}"
             )
         ended_counter, listener = self._ended_counter, self.listener
-        callbacks = listener.callbacks
+        callbacks, has_offsets = listener.callbacks, listener.has_offsets
 
         def on_delivery(error: Any, message: Any) -> None:
             if error is not None:
                 self.add_failed_report(error, message, call)
+                return
+            if has_offsets and message.offset() is None:
+                self.add_failed_report(_NO_ANSWER, message, call)
                 return
             if next(ended_counter) == self._last_count:
                 listener.all_reported(self)
@@ -410,6 +464,8 @@ class Ticket:
     def __call__(self, error: Any, message: Any) -> None:
         """Handle the client's delivery report."""
         window = self.window
+        if error is None and window.listener.has_offsets and message.offset() is None:
+            error = _NO_ANSWER
         if error is not None:
             window.add_failed_report(error, message, self.call, self)
             return
@@ -481,39 +537,65 @@ def _refusal(
 ) -> Refusal:
     error, message = report.error, report.message
     code, partition = error.code(), message.partition()
-    facts: dict[str, Any] = {"blame": "unknown", "sent": "answered"}
-    if code == _TIMED_OUT:
+    is_sent_before = known.may_be_sent_before(report)
+    is_own_purge = report.produced_at <= known.purged_at
+    refused_id = known.refused_id
+    facts: dict[str, Any] = {"blame": "record", "sent": "maybe"}
+    if error is _NO_ANSWER:
+        pass
+    elif code == _TIMED_OUT:
         # A record without a partition waited for metadata of its topic.
-        sent = "never" if partition is None else "maybe"
-        facts = {"blame": "client", "sent": sent, "expired": True}
+        never = partition is None or known.is_without_id
+        facts = {"blame": "client", "sent": "never" if never else "maybe"}
+        facts["expired"] = True
         if partition is None and known.refused_login is not None:
             error = known.refused_login
-    elif code == _PURGED_IN_FLIGHT:
-        facts = {"blame": "client" if known.is_dying else "record", "sent": "maybe"}
-    elif code == _DROPPED and not known.is_dying:
-        # Its topic was deleted while it waited for its next attempt.
-        error = KafkaError(
-            _PURGED_IN_FLIGHT,
+        elif refused_id is not None and id_is_refused(refused_id):
+            facts, error = _NEVER, without_id(refused_id, message.topic(), partition)
+        elif refused_id is not None:
+            error = refused_id
+    elif code in (_PURGED, _PURGED_IN_FLIGHT):
+        is_sent = is_sent_before or code == _PURGED_IN_FLIGHT
+        facts["blame"] = "record" if is_own_purge else "client"
+        facts["sent"] = "maybe" if is_sent else "never"
+        if is_sent:
+            error = _doubtful(error, "the client dropped it after it was sent")
+        elif not is_own_purge and known.death is not None:
+            error = known.death.args[0]
+            if refused_id is not None:
+                facts, error = _NEVER, without_id(error, message.topic(), partition)
+    elif code == _DROPPED:
+        facts["blame"] = "client" if known.is_dying else "record"
+        error = _doubtful(
+            error,
             "the client dropped it with its partition, which is gone from the metadata",
         )
-        facts = {"blame": "record", "sent": "maybe"}
-    elif code == _PURGED and known.is_dying:
-        # A batch without an answer goes back to the queue that was purged. A record
-        # without a partition was in no batch: it waited for metadata of its topic.
-        never = known.kept_connections or partition is None
-        facts = {"blame": "client", "sent": "never" if never else "maybe"}
-    elif code == _PURGED or code in _UNKNOWN or partition is None:
-        facts = {"blame": "record", "sent": "never"}
+    elif code in _UNKNOWN or partition is None:
+        facts["sent"] = "never"
+        if is_sent_before:
+            facts["sent"] = "maybe"
+            error = _doubtful(error, "its partition is gone from the metadata")
     else:
-        # An earlier attempt may have written it: the broker checks the topic's settings
-        # before it checks for a duplicate batch.
-        is_repeated = report.latency_s >= known.retry_s
-        facts["was_unanswered"] = known.kept_connections is False and is_repeated
+        facts = {
+            "blame": "unknown",
+            "sent": "answered",
+            "was_unanswered": is_sent_before,
+        }
     return Refusal(
         token,
         index,
-        KafkaException(error),
+        KafkaException(error) if isinstance(error, KafkaError) else error,
         null_key=message.key() is None,
         partition=partition,
         **facts,
     )
+
+
+def _doubtful(error: KafkaError, why: str) -> KafkaError:
+    """Return the client's error for a record that it dropped and that may be written.
+
+    Its own error is kept where it says the same.
+    """
+    if error.code() == _PURGED_IN_FLIGHT:
+        return error
+    return KafkaError(_PURGED_IN_FLIGHT, why)

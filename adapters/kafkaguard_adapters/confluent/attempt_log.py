@@ -1,0 +1,171 @@
+"""What librdkafka logs about the attempts of a producer.
+
+A delivery report has the last answer to a record only. Whether an earlier attempt had
+no answer, or 7 or 20, which do not exclude that the record was written, is in no report,
+no callback and no statistic. But librdkafka logs when it takes the records of a failed
+request back into the queue of their partition. The line is in the same queue as the
+reports, and before them.
+
+An idempotent producer logs it with ``debug=eos``, and nothing else while no request
+fails, except when it gets its id and first uses a partition. Another producer needs
+``debug=msg``, with two lines for each batch.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import time
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from confluent_kafka import KafkaError
+
+from kafkaguard_adapters.confluent.client_log import ClientLog
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_log = logging.getLogger("kafkaguard.producer")
+#: librdkafka's ``debug`` for these lines: of an idempotent producer, and of another.
+IDEMPOTENT, OTHER = "eos", "msg"
+_PLACE: Final = re.compile(r"(?P<topic>[\w.-]+) \[(?P<partition>\d+)\]:? (?P<text>.*)")
+#: The facilities of lines about a partition.
+_OF_PARTITIONS: Final = frozenset({"NEWPID", "ERRSEQ", "DRAIN", "MSGSET"})
+#: librdkafka's words for a request that may have been written, and is repeated.
+_UNSURE, _AGAIN = "MsgPossiblyPersisted", ("Retry", "Refresh")
+#: What ``print`` writes for a line: five arguments, each with a separator or the end.
+_PARTS: Final = 10
+#: Lines that are counted until a poll or a flush ends.
+_MOST_HIDDEN: Final = 1000
+_FAILED: Final = "Failed to acquire PID: "
+#: librdkafka's codes, of brokers and of its own, that a request for an id may get.
+_CODES: Final = range(-200, 200)
+
+
+class _Sink:
+    """A file for ``print``.
+
+    Args:
+        write: Gets each part.
+    """
+
+    __slots__ = ("write",)
+
+    def __init__(self, write: Callable[[str], object]) -> None:
+        self.write = write
+
+
+class AttemptLog(ClientLog):
+    """librdkafka's logger: finds repeated attempts, and passes other lines on.
+
+    Args:
+        own: The user's logger; None: the lines go to stderr, as librdkafka's do.
+
+    Attributes:
+        log: What the client calls with each line. No Python code runs in it: Ctrl-C
+            would strike there, and the client would make a SystemError of it.
+        unread: The parts of the lines that nobody has read.
+        hidden: One item for each line for which the client alone would have called
+            nothing, so that a poll does not count it.
+        is_heard: Whether the client logs what this class looks for.
+        has_id: Whether an idempotent client has got a producer id; it sends no record
+            before. Another client needs none.
+        refused_id: Why it has got none so far, or None.
+    """
+
+    def __init__(self, own: Any) -> None:
+        super().__init__(own)
+        self.unread: deque[str] = deque()
+        self.hidden: deque[None] = deque(maxlen=_MOST_HIDDEN)
+        self.log = partial(print, file=_Sink(self.unread.append))  # type: ignore[method-assign]  # the same for the client
+        self._reading = threading.Lock()
+        self.forget()
+
+    def hear(self) -> None:
+        """Read the lines so far."""
+        with self._reading:
+            while self.unread:
+                level, text, facility, name, line = [
+                    self.unread.popleft() for _ in range(_PARTS)
+                ][::2]
+                try:
+                    super().log(int(level), text, facility, name, line)
+                except Exception:  # noqa: BLE001 - a line must not stop the reports
+                    _log.exception("the logger in the settings of the client raised")
+
+    def forget(self) -> None:
+        """Forget what is known: another client is in use from now on."""
+        self.is_heard = self.has_id = False
+        self.refused_id: KafkaError | None = None
+        #: The partitions that the client has used.
+        self._used: set[tuple[str, int]] = set()
+        #: Those in which a request came behind a refused one, until the sequence is new.
+        self._gaps: set[tuple[str, int]] = set()
+        #: When it was last heard that requests to a partition are repeated.
+        self._repeated_at: dict[tuple[str, int], float] = {}
+
+    def has_repeated(self, topic: str, partition: int, since: float) -> bool:
+        """Return whether requests to a partition were repeated since a time.
+
+        Args:
+            topic: The topic.
+            partition: The partition.
+            since: When the client got the record, in monotonic seconds.
+        """
+        return self._repeated_at.get((topic, partition), -1.0) >= since
+
+    def hide(self) -> None:
+        """Note a line for which the client alone would have called nothing."""
+        self.hidden.append(None)
+
+    def read(self, facility: str, line: str) -> None:
+        """Read a line."""
+        if facility == "IDEMPSTATE":
+            self.is_heard = True
+        elif facility == "GETPID":
+            self._read_about_id(line)
+        elif facility in _OF_PARTITIONS and (found := _PLACE.search(line)):
+            self._read_about_partition(
+                facility, (found["topic"], int(found["partition"])), found["text"]
+            )
+
+    def _read_about_partition(
+        self, facility: str, place: tuple[str, int], text: str
+    ) -> None:
+        if facility == "NEWPID":
+            self._used.add(place)
+            self._gaps.discard(place)
+            return
+        if facility == "ERRSEQ":
+            self._gaps.add(place)
+            return
+        if facility == "MSGSET":
+            self.is_heard = self.has_id = True
+            is_repeated = _UNSURE in text and any(word in text for word in _AGAIN)
+        else:
+            # It waits for the answers to its requests. It does so, too, when it gets a
+            # leader; then failing requests to an old leader add no further line. But
+            # behind a gap in the sequence the broker has written nothing.
+            is_repeated = (
+                "partition drain" in text
+                and ("retrying" in text or place in self._used)
+                and place not in self._gaps
+            )
+        if is_repeated:
+            self._repeated_at[place] = time.monotonic()
+
+    def _read_about_id(self, line: str) -> None:
+        if "Acquired PID" in line:
+            self.has_id, self.refused_id = True, None
+        elif _FAILED in line:
+            self.refused_id = _error_of(line.partition(_FAILED)[2])
+
+
+def _error_of(text: str) -> KafkaError:
+    """Return the client's error with this text, which is all that its log has."""
+    errors = map(KafkaError, _CODES)
+    known = (error for error in errors if error.str() == text)
+    return next(known, None) or KafkaError(KafkaError._FAIL, text)  # noqa: SLF001 - a documented constant
