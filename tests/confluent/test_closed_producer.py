@@ -26,8 +26,9 @@ def producer():
         lambda producer: producer.purge(),
         lambda producer: producer.poll(0),
         lambda producer: producer.produce("t", b"v", b"k"),
+        lambda producer: producer.produce_batch("t", [{"value": b"v", "key": b"k"}]),
     ],
-    ids=["list_topics", "set_sasl_credentials", "purge", "poll", "produce"],
+    ids=["list_topics", "credentials", "purge", "poll", "produce", "produce_batch"],
 )
 def test_a_call_of_a_closed_producer_says_so(producer, call):
     """Whichever it is; the class is that of the client's error, too."""

@@ -9,11 +9,33 @@ from confluent_kafka import KafkaError
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkaguard import classify
 from kafkaguard_adapters.confluent.callbacks import Callbacks
 from kafkaguard_adapters.confluent.producer_settings import ProducerSettings
 from kafkaguard_adapters.confluent.windows import ClientFacts, Ticket, Window
 
-KNOWN = ClientFacts(is_dying=False, kept_connections=True)
+FOREVER = float("inf")
+
+
+class Attempts:
+    """What the client logs: requests were repeated, or not; it has a producer id."""
+
+    is_heard = has_id = True
+    refused_id = None
+
+    def __init__(self, *, repeats):
+        self.repeats = repeats
+
+    def has_repeated(self, topic, partition, since):
+        """Return what the test says."""
+        return self.repeats
+
+
+ONCE, AGAIN = Attempts(repeats=False), Attempts(repeats=True)
+#: The application has just purged; the client has not died.
+KNOWN = ClientFacts(is_dying=False, attempts=ONCE, purged_at=FOREVER)
+REPEATED = KNOWN._replace(attempts=AGAIN)
+DEAD = ClientFacts(is_dying=True, attempts=ONCE)
 INVALID_RECORD = KafkaError(87)
 
 
@@ -21,6 +43,7 @@ class Listener:
     """Takes note of what a window tells."""
 
     only_errors = False
+    has_offsets = True
 
     def __init__(self):
         self.callbacks = Callbacks(self.raised)
@@ -48,7 +71,7 @@ def make(capacity=8, suspects=None):
     return Window("t", (0, 1), capacity, 100, listener, suspects), listener
 
 
-def message(key=b"k", value=b"v", partition=0, latency=0.1):
+def message(key=b"k", value=b"v", partition=0, latency=0.1, offset=5):
     """Make what a window reads of a message; 2.6.0 lets nobody build one."""
     return SimpleNamespace(
         topic=lambda: "t",
@@ -56,7 +79,7 @@ def message(key=b"k", value=b"v", partition=0, latency=0.1):
         key=lambda: key,
         value=lambda: value,
         latency=lambda: latency,
-        offset=lambda: 5,
+        offset=lambda: offset,
     )
 
 
@@ -179,14 +202,25 @@ def test_keys_are_told_as_far_as_any_record_of_them_has_failed():
         (KafkaError._MSG_TIMED_OUT, None, KNOWN, "client", "never"),
         (3, None, KNOWN, "record", "never"),
         (KafkaError._UNKNOWN_PARTITION, 9, KNOWN, "record", "never"),
+        (KafkaError._UNKNOWN_PARTITION, 9, REPEATED, "record", "maybe"),
+        (KafkaError._UNKNOWN_TOPIC, None, REPEATED, "record", "never"),
         (KafkaError._PURGE_QUEUE, 0, KNOWN, "record", "never"),
+        (KafkaError._PURGE_QUEUE, 0, REPEATED, "record", "maybe"),
         (KafkaError._PURGE_INFLIGHT, 0, KNOWN, "record", "maybe"),
-        (KafkaError._PURGE_QUEUE, 0, ClientFacts(True, True), "client", "never"),
-        (KafkaError._PURGE_QUEUE, 0, ClientFacts(True, False), "client", "maybe"),
-        (KafkaError._PURGE_QUEUE, 0, ClientFacts(True, None), "client", "maybe"),
-        (KafkaError._PURGE_QUEUE, None, ClientFacts(True, False), "client", "never"),
-        (KafkaError._PURGE_QUEUE, None, ClientFacts(True, None), "client", "never"),
-        (KafkaError._PURGE_INFLIGHT, 0, ClientFacts(True, True), "client", "maybe"),
+        (KafkaError._PURGE_QUEUE, 0, DEAD, "client", "never"),
+        (KafkaError._PURGE_QUEUE, 0, DEAD._replace(attempts=AGAIN), "client", "maybe"),
+        (KafkaError._PURGE_QUEUE, 0, DEAD._replace(attempts=None), "client", "maybe"),
+        (
+            KafkaError._PURGE_QUEUE,
+            None,
+            DEAD._replace(attempts=None),
+            "client",
+            "never",
+        ),
+        (KafkaError._PURGE_QUEUE, 0, KNOWN._replace(purged_at=0), "client", "never"),
+        (KafkaError._PURGE_INFLIGHT, 0, DEAD, "client", "maybe"),
+        (KafkaError._DESTROY, 0, KNOWN, "record", "maybe"),
+        (KafkaError._DESTROY, 0, DEAD, "client", "maybe"),
     ],
 )
 def test_what_a_code_says_of_the_record(code, partition, known, blame, sent):
@@ -198,16 +232,52 @@ def test_what_a_code_says_of_the_record(code, partition, known, blame, sent):
     assert (blame, sent) == (refusal.blame, refusal.sent)
 
 
-@pytest.mark.parametrize(
-    ("is_dying", "told", "sent"), [(False, -151, "maybe"), (True, -197, "answered")]
-)
-def test_a_record_is_dropped_with_its_partition(is_dying, told, sent):
-    """When its topic is deleted: the client was not closed, as the code says."""
+def test_a_record_that_may_be_written_never_has_a_code_that_says_no():
+    """The client purges a batch without an answer as one that it did not send."""
     window, _ = make()
     take(window)
-    window.on_delivery(KafkaError(KafkaError._DESTROY), message())
-    (refusal,) = window.refusals(ClientFacts(is_dying, kept_connections=True))
-    assert (told, sent) == (refusal.cause.args[0].code(), refusal.sent)
+    window.on_delivery(KafkaError(KafkaError._PURGE_QUEUE), message())
+    (refusal,) = window.refusals(REPEATED)
+    assert refusal.cause.args[0].code() == KafkaError._PURGE_INFLIGHT
+
+
+@pytest.mark.parametrize("call", [None, lambda error, message: None])
+@pytest.mark.parametrize("is_again", [True, False])
+def test_a_delivery_without_an_offset_may_be_none(call, is_again):
+    """The client counts it as delivered because a later batch was accepted."""
+    window, listener = make()
+    index = take(window)
+    report = window.on_delivery if call is None else window.chain(call)
+    if is_again:
+        report = Ticket(window, index, call, None, 0)
+    report(None, message(offset=None))
+    listener.record_failed(window)
+    (refusal,) = window.refusals(KNOWN)
+    assert (refusal.blame, refusal.sent) == ("record", "maybe")
+    assert window.delivered == 0
+
+
+def test_a_producer_that_is_not_idempotent_may_have_no_offsets():
+    """With acks=0 no record has one."""
+    listener = Listener()
+    listener.has_offsets = False
+    window = Window("t", (0, 1), 8, 100, listener, {})
+    take(window)
+    window.on_delivery(None, message(offset=None))
+    assert window.delivered == 1
+
+
+@pytest.mark.parametrize(("code", "action"), [(35, "CONFIGURE"), (14, "RETRY")])
+def test_a_record_that_waited_for_a_producer_id_was_not_sent(code, action):
+    """The client says only that its time was over."""
+    attempts = Attempts(repeats=False)
+    attempts.has_id, attempts.refused_id = False, KafkaError(code)
+    window, _ = make()
+    take(window)
+    window.on_delivery(KafkaError(KafkaError._MSG_TIMED_OUT), message())
+    (refusal,) = window.refusals(KNOWN._replace(attempts=attempts))
+    assert refusal.sent == "never"
+    assert classify(refusal.cause, api="Produce").action == action
 
 
 @pytest.mark.parametrize(
@@ -226,16 +296,25 @@ def test_a_refused_login_is_why_a_record_was_never_sent(partition, told):
     assert told == refusal.cause.args[0].code()
 
 
-@pytest.mark.parametrize("kept", [True, False, None])
-@pytest.mark.parametrize("latency", [0.01, 0.1])
-def test_a_refused_record_may_be_written_where_a_connection_was_lost(kept, latency):
-    """The client repeats such a batch after a wait, and only tells the last answer."""
+@pytest.mark.parametrize(
+    ("attempts", "latency", "is_doubtful"),
+    [
+        (ONCE, 0.1, False),
+        (AGAIN, 0.01, True),
+        (None, 0.01, False),
+        (None, 0.1, True),
+    ],
+)
+def test_a_refused_record_may_be_written_if_it_was_sent_before(
+    attempts, latency, is_doubtful
+):
+    """A client that does not tell waits at least for so long before it sends again."""
     window, _ = make()
     take(window)
     window.on_delivery(INVALID_RECORD, message(latency=latency))
-    known = ClientFacts(is_dying=False, kept_connections=kept, retry_s=0.075)
+    known = ClientFacts(is_dying=False, attempts=attempts, retry_s=0.075)
     (refusal,) = window.refusals(known)
-    assert refusal.was_unanswered is (kept is False and latency == 0.1)
+    assert refusal.was_unanswered is is_doubtful
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,10 @@
 """What librdkafka logs about the attempts of a producer.
 
 A delivery report has the last answer to a record only. Whether an earlier attempt had
-no answer, or 7 or 20, which do not exclude that the record was written, is in no report,
-no callback and no statistic. But librdkafka logs when it takes the records of a failed
-request back into the queue of their partition. The line is in the same queue as the
-reports, and before them.
+no answer, or an answer that does not exclude that the record was written (7, 20), is in
+no report, no callback and no statistic. But librdkafka logs when it takes the records
+of a failed request back into the queue of their partition. The line is in the same
+queue as the reports, and before them.
 
 An idempotent producer logs it with ``debug=eos``, and nothing else while no request
 fails, except when it gets its id and first uses a partition. Another producer needs
@@ -13,20 +13,18 @@ fails, except when it gets its id and first uses a partition. Another producer n
 
 from __future__ import annotations
 
+import gc
 import logging
 import re
-import threading
 import time
 from collections import deque
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any, Final
 
 from confluent_kafka import KafkaError
 
 from kafkaguard_adapters.confluent.client_log import ClientLog
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _log = logging.getLogger("kafkaguard.producer")
 #: librdkafka's ``debug`` for these lines: of an idempotent producer, and of another.
@@ -36,26 +34,11 @@ _PLACE: Final = re.compile(r"(?P<topic>[\w.-]+) \[(?P<partition>\d+)\]:? (?P<tex
 _OF_PARTITIONS: Final = frozenset({"NEWPID", "ERRSEQ", "DRAIN", "MSGSET"})
 #: librdkafka's words for a request that may have been written, and is repeated.
 _UNSURE, _AGAIN = "MsgPossiblyPersisted", ("Retry", "Refresh")
-#: What ``print`` writes for a line: five arguments, each with a separator or the end.
-_PARTS: Final = 10
 #: Lines that are counted until a poll or a flush ends.
 _MOST_HIDDEN: Final = 1000
 _FAILED: Final = "Failed to acquire PID: "
 #: librdkafka's codes, of brokers and of its own, that a request for an id may get.
 _CODES: Final = range(-200, 200)
-
-
-class _Sink:
-    """A file for ``print``.
-
-    Args:
-        write: Gets each part.
-    """
-
-    __slots__ = ("write",)
-
-    def __init__(self, write: Callable[[str], object]) -> None:
-        self.write = write
 
 
 class AttemptLog(ClientLog):
@@ -67,7 +50,8 @@ class AttemptLog(ClientLog):
     Attributes:
         log: What the client calls with each line. No Python code runs in it: Ctrl-C
             would strike there, and the client would make a SystemError of it.
-        unread: The parts of the lines that nobody has read.
+        unread: The arguments of each call that nobody has read, as keys. Equal lines
+            between two polls are one.
         hidden: One item for each line for which the client alone would have called
             nothing, so that a poll does not count it.
         is_heard: Whether the client logs what this class looks for.
@@ -78,23 +62,26 @@ class AttemptLog(ClientLog):
 
     def __init__(self, own: Any) -> None:
         super().__init__(own)
-        self.unread: deque[str] = deque()
         self.hidden: deque[None] = deque(maxlen=_MOST_HIDDEN)
-        self.log = partial(print, file=_Sink(self.unread.append))  # type: ignore[method-assign]  # the same for the client
-        self._reading = threading.Lock()
+        # A cache of the interpreter, in C, is what keeps the arguments of a call.
+        cached = lru_cache(maxsize=None)("".format)
+        self.log = cached  # type: ignore[assignment, method-assign]  # the same for the client
+        (self.unread,) = (
+            each for each in gc.get_referents(cached) if type(each) is dict and not each
+        )
         self.forget()
 
     def hear(self) -> None:
         """Read the lines so far."""
-        with self._reading:
-            while self.unread:
-                level, text, facility, name, line = [
-                    self.unread.popleft() for _ in range(_PARTS)
-                ][::2]
-                try:
-                    super().log(int(level), text, facility, name, line)
-                except Exception:  # noqa: BLE001 - a line must not stop the reports
-                    _log.exception("the logger in the settings of the client raised")
+        lines: list[tuple[Any, ...]] = []
+        while self.unread:
+            with suppress(KeyError):  # another thread was faster
+                lines.append(self.unread.popitem()[0])
+        for line in reversed(lines):
+            try:
+                super().log(*line)
+            except Exception:  # noqa: BLE001 - a line must not stop the reports
+                _log.exception("the logger in the settings of the client raised")
 
     def forget(self) -> None:
         """Forget what is known: another client is in use from now on."""
@@ -102,7 +89,7 @@ class AttemptLog(ClientLog):
         self.refused_id: KafkaError | None = None
         #: The partitions that the client has used.
         self._used: set[tuple[str, int]] = set()
-        #: Those in which a request came behind a refused one, until the sequence is new.
+        #: Those with a request behind a refused one, until the sequence is new.
         self._gaps: set[tuple[str, int]] = set()
         #: When it was last heard that requests to a partition are repeated.
         self._repeated_at: dict[tuple[str, int], float] = {}

@@ -36,9 +36,9 @@ from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.asking.cluster_calls import TIMEOUT_S
 from kafkaguard_adapters.asking.tiered_offsets import TieredOffsets
 from kafkaguard_adapters.confluent.callbacks import Chained
+from kafkaguard_adapters.confluent.client_log import LOGGER
 from kafkaguard_adapters.confluent.committing import Committing
 from kafkaguard_adapters.confluent.errors import errors
-from kafkaguard_adapters.confluent.client_log import LOGGER
 from kafkaguard_adapters.confluent.listening import ResetLog, prepare
 from kafkaguard_adapters.confluent.reading import ConfluentConsumerShell
 from kafkaguard_adapters.confluent.view import view_of

@@ -153,7 +153,7 @@ class ConfluentShell(ReportingShell):
         self.unread: Collection[Any] = () if log is None else log.unread
         self._attempts = settings.attempt_log
         #: Lines of the client's log that the last poll has brought; see ``poll_on``.
-        self.lines: Collection[str] = ()
+        self.lines: Collection[Any] = ()
         self.hidden: Collection[None] = ()
         if self._attempts is not None:
             self.lines, self.hidden = self._attempts.unread, self._attempts.hidden

@@ -38,8 +38,6 @@ _PURGED = KafkaError._PURGE_QUEUE  # noqa: SLF001 - a documented constant
 _PURGED_IN_FLIGHT = KafkaError._PURGE_INFLIGHT  # noqa: SLF001 - a documented constant
 _DROPPED = KafkaError._DESTROY  # noqa: SLF001 - a documented constant
 _UNKNOWN = (KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)  # noqa: SLF001 - documented constants
-#: A record that the client never sent, for a reason that the guard knows.
-_NEVER: Mapping[str, Any] = {"blame": "record", "sent": "never"}
 #: A record that the client counts as delivered, though no answer was about it: a later
 #: batch was accepted. Brokers accept it also if they have nothing of this producer in
 #: the partition yet, so the record may be missing.
@@ -535,52 +533,24 @@ def plain_headers(headers: Any) -> list[tuple[str, bytes | None]]:
 def _refusal(
     token: int, index: int, report: FailedReport, known: ClientFacts
 ) -> Refusal:
-    error, message = report.error, report.message
-    code, partition = error.code(), message.partition()
-    is_sent_before = known.may_be_sent_before(report)
-    is_own_purge = report.produced_at <= known.purged_at
-    refused_id = known.refused_id
-    facts: dict[str, Any] = {"blame": "record", "sent": "maybe"}
-    if error is _NO_ANSWER:
-        pass
+    code, message = report.error.code(), report.message
+    partition = message.partition()
+    if report.error is _NO_ANSWER:
+        error, facts = report.error, _dropped("record", is_sent=True)
     elif code == _TIMED_OUT:
-        # A record without a partition waited for metadata of its topic.
-        never = partition is None or known.is_without_id
-        facts = {"blame": "client", "sent": "never" if never else "maybe"}
-        facts["expired"] = True
-        if partition is None and known.refused_login is not None:
-            error = known.refused_login
-        elif refused_id is not None and id_is_refused(refused_id):
-            facts, error = _NEVER, without_id(refused_id, message.topic(), partition)
-        elif refused_id is not None:
-            error = refused_id
+        error, facts = _timed_out(report, known)
     elif code in (_PURGED, _PURGED_IN_FLIGHT):
-        is_sent = is_sent_before or code == _PURGED_IN_FLIGHT
-        facts["blame"] = "record" if is_own_purge else "client"
-        facts["sent"] = "maybe" if is_sent else "never"
-        if is_sent:
-            error = _doubtful(error, "the client dropped it after it was sent")
-        elif not is_own_purge and known.death is not None:
-            error = known.death.args[0]
-            if refused_id is not None:
-                facts, error = _NEVER, without_id(error, message.topic(), partition)
+        error, facts = _purged(report, known)
     elif code == _DROPPED:
-        facts["blame"] = "client" if known.is_dying else "record"
-        error = _doubtful(
-            error,
-            "the client dropped it with its partition, which is gone from the metadata",
-        )
+        error = _doubtful("the client dropped it with its partition, which is gone")
+        facts = _dropped("client" if known.is_dying else "record", is_sent=True)
     elif code in _UNKNOWN or partition is None:
-        facts["sent"] = "never"
-        if is_sent_before:
-            facts["sent"] = "maybe"
-            error = _doubtful(error, "its partition is gone from the metadata")
+        is_sent = known.may_be_sent_before(report)
+        error = _doubtful("its partition is gone") if is_sent else report.error
+        facts = _dropped("record", is_sent=is_sent)
     else:
-        facts = {
-            "blame": "unknown",
-            "sent": "answered",
-            "was_unanswered": is_sent_before,
-        }
+        error, facts = report.error, {"blame": "unknown", "sent": "answered"}
+        facts["was_unanswered"] = known.may_be_sent_before(report)
     return Refusal(
         token,
         index,
@@ -591,11 +561,49 @@ def _refusal(
     )
 
 
-def _doubtful(error: KafkaError, why: str) -> KafkaError:
+def _timed_out(report: FailedReport, known: ClientFacts) -> tuple[Any, dict[str, Any]]:
+    """Return why the client let a record expire, and what is known about that."""
+    message, refused_id = report.message, known.refused_id
+    partition = message.partition()
+    # A record without a partition waited for metadata of its topic.
+    is_sent = partition is not None and not known.is_without_id
+    facts = _dropped("client", is_sent=is_sent) | {"expired": True}
+    if partition is None and known.refused_login is not None:
+        return known.refused_login, facts
+    if refused_id is None:
+        return report.error, facts
+    if not id_is_refused(refused_id):
+        return refused_id, facts
+    error = without_id(refused_id, message.topic(), partition)
+    return error, _dropped("record", is_sent=False)
+
+
+def _purged(report: FailedReport, known: ClientFacts) -> tuple[Any, dict[str, Any]]:
+    """Return why the client dropped a record, and what is known about that."""
+    error, message, death = report.error, report.message, known.death
+    blame = "record" if report.produced_at <= known.purged_at else "client"
+    is_sent = error.code() == _PURGED_IN_FLIGHT or known.may_be_sent_before(report)
+    facts = _dropped(blame, is_sent=is_sent)
+    if is_sent:
+        if error.code() == _PURGED:
+            error = _doubtful("the client dropped it after it had sent it")
+        return error, facts
+    if blame == "record" or death is None:
+        return error, facts
+    if known.refused_id is None:
+        return death.args[0], facts
+    error = without_id(known.refused_id, message.topic(), message.partition())
+    return error, _dropped("record", is_sent=False)
+
+
+def _dropped(blame: str, *, is_sent: bool) -> dict[str, Any]:
+    """Return what is known about a record to which no answer was given."""
+    return {"blame": blame, "sent": "maybe" if is_sent else "never"}
+
+
+def _doubtful(why: str) -> KafkaError:
     """Return the client's error for a record that it dropped and that may be written.
 
-    Its own error is kept where it says the same.
+    Its own error may say that the record was not sent.
     """
-    if error.code() == _PURGED_IN_FLIGHT:
-        return error
     return KafkaError(_PURGED_IN_FLIGHT, why)
