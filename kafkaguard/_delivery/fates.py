@@ -468,7 +468,7 @@ class Fates:
             return
         error = record.doubt or record.error
         assert error is not None
-        add_words(error, f"it was not sent again: {why}")
+        add_words(error, f"it could not be sent again: {why}")
         self.fail(record, error)
 
     def _doubtful(self, record: Record, why: str) -> KafkaGuardError:

@@ -367,9 +367,9 @@ def unanswered(errors: ClientErrors, text: str, **known: Any) -> KafkaGuardError
 
 
 def ends_all(cause: Any) -> bool:
-    """Return whether a new client would not help: fenced, or refused by brokers."""
+    """Return whether a new client would not help: fenced or not authorized."""
     verdict: Verdict = classify(cause, api="Produce")
-    return verdict.action in _STOPS or issubclass(
+    return verdict.action is Action.FENCED or issubclass(
         verdict.error_class, (AuthenticationError, ClusterAuthorizationFailedError)
     )
 

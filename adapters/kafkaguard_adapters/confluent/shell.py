@@ -280,7 +280,7 @@ class ConfluentShell(ReportingShell):
             self._attempts,
             login if is_recent else None,
             purged_at,
-            self.death if self.death is not None and ends_all(self.death) else None,
+            self._final_death,
         )
 
     def arrived_again(self, token: int, message: Any) -> None:
@@ -453,8 +453,22 @@ class ConfluentShell(ReportingShell):
         )
         if is_dead and client is self.client:
             self.death = self.death or error
-            self.has_died(errors.translate(self.death, api="Produce"))
+            if self._final_death is None:
+                self.has_died(errors.translate(self.death, api="Produce"))
         return is_dead
+
+    @property
+    def _final_death(self) -> KafkaException | None:
+        """Why the client is dead, if a new one would die of it, too."""
+        death = self.death
+        is_final = death is not None and (self._gets_no_id or ends_all(death))
+        return death if is_final else None
+
+    @property
+    def _gets_no_id(self) -> bool:
+        """Whether the client has died because brokers gave it no producer id."""
+        attempts = self._attempts
+        return attempts is not None and attempts.is_heard and not attempts.has_id
 
     def why_dead(self, topic: str) -> KafkaGuardError | None:
         """Make the error of a record for a dead client that no other can replace.
@@ -462,11 +476,10 @@ class ConfluentShell(ReportingShell):
         Args:
             topic: The record's topic.
         """
-        death = self.death
-        if death is None or not ends_all(death):
+        death = self._final_death
+        if death is None:
             return None
-        attempts = self._attempts
-        if attempts is not None and attempts.is_heard and not attempts.has_id:
+        if self._gets_no_id:
             return without_id(death.args[0], topic)
         return errors.translate(death, api="Produce", topic=topic)
 
