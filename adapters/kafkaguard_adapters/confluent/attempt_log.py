@@ -16,9 +16,9 @@ from __future__ import annotations
 import gc
 import logging
 import re
+import threading
 import time
 from collections import deque
-from contextlib import suppress
 from functools import lru_cache
 from typing import Any, Final
 
@@ -74,17 +74,20 @@ class AttemptLog(ClientLog):
     def hear(self) -> None:
         """Read the lines so far."""
         lines: list[tuple[Any, ...]] = []
-        while self.unread:
-            with suppress(KeyError):  # another thread was faster
-                lines.append(self.unread.popitem()[0])
-        for line in reversed(lines):
+        with self._reading:  # so that no thread decides before a line is read
+            for each in list(self.unread):
+                self.read(each[2], each[4])
+                lines.append(each)
+                del self.unread[each]  # after it was read: Ctrl-C may strike before
+        for each in lines:
             try:
-                super().log(*line)
+                self.pass_on(*each)
             except Exception:  # noqa: BLE001 - a line must not stop the reports
                 _log.exception("the logger in the settings of the client raised")
 
     def forget(self) -> None:
         """Forget what is known: another client is in use from now on."""
+        self._reading = threading.Lock()  # a new one, also in a forked child
         self.is_heard = self.has_id = False
         self.refused_id: KafkaError | None = None
         #: The partitions that the client has used.

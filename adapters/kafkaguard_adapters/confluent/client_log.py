@@ -38,6 +38,12 @@ class ClientLog:
     def log(self, level: int, text: str, facility: str, name: str, line: str) -> None:
         """Read a line and pass it on."""
         self.read(facility, line)
+        self.pass_on(level, text, facility, name, line)
+
+    def pass_on(
+        self, level: int, text: str, facility: str, name: str, line: str
+    ) -> None:
+        """Log a line where it would go without the guard."""
         number = _SYSLOG.get(level, level)
         if number > self.most:
             self.hide()

@@ -156,6 +156,7 @@ class ConfluentShell(ReportingShell):
         self.lines: Collection[Any] = ()
         self.hidden: Collection[None] = ()
         if self._attempts is not None:
+            self._attempts.forget()
             self.lines, self.hidden = self._attempts.unread, self._attempts.hidden
 
     def use(self, machine: DeliveryMachine, letters: LetterCheck) -> None:
@@ -323,10 +324,10 @@ class ConfluentShell(ReportingShell):
 
         Records that were sent again are not counted here: the machine counts them.
         """
-        windows = self.open_windows()
-        # The client also counts lines of its log that nobody has polled.
-        unreported = sum(window.unreported_count for window in windows)
-        waiting = min(len(self.client), unreported)
+        windows, waiting = self.open_windows(), len(self.client)
+        if self._attempts is not None:  # it also counts lines of its log
+            unreported = sum(window.unreported_count for window in windows)
+            waiting = min(waiting, unreported)
         for window in windows:
             if window.is_again:
                 waiting -= window.unreported_count
