@@ -194,15 +194,16 @@ class ConfluentContract(
             "on_event": hook or events.append,
         }
 
-        def factory(config):
-            built.append(client_class(config))
-            return built[-1]
+        class Built(client_class):
+            def __init__(self, config):
+                super().__init__(config)
+                if built is not None:
+                    built.append(self)
 
         if self.is_given:
             guarded = guard(client_class(config), config=config, **options)
-        elif built is None:
-            guarded = guard(factory=client_class, config=config, **options)
         else:
+            factory = client_class if built is None else Built
             guarded = guard(factory=factory, config=config, **options)
         with guarded:
             yield ConfluentWriter(guarded, events)
