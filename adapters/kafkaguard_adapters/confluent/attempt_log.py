@@ -65,6 +65,8 @@ class AttemptLog(ClientLog):
         self.hidden: deque[None] = deque(maxlen=_MOST_HIDDEN)
         # A cache of the interpreter, in C, is what keeps the arguments of a call.
         cached = lru_cache(maxsize=None)("".format)
+        self._cached, self._hits = cached, 0
+        self._are_equal = False  # whether lines that are being read were called twice
         self.log = cached  # type: ignore[assignment, method-assign]  # the same for the client
         (self.unread,) = (
             each for each in gc.get_referents(cached) if type(each) is dict and not each
@@ -75,6 +77,8 @@ class AttemptLog(ClientLog):
         """Read the lines so far."""
         lines: list[tuple[Any, ...]] = []
         with self._reading:  # so that no thread decides before a line is read
+            hits = self._cached.cache_info().hits
+            self._are_equal, self._hits = hits != self._hits, hits
             for each in list(self.unread):
                 self.read(each[2], each[4])
                 lines.append(each)
@@ -142,7 +146,7 @@ class AttemptLog(ClientLog):
             is_repeated = (
                 "partition drain" in text
                 and ("retrying" in text or place in self._used)
-                and place not in self._gaps
+                and (place not in self._gaps or self._are_equal)
             )
         if is_repeated:
             self._repeated_at[place] = time.monotonic()

@@ -422,8 +422,9 @@ class ConfluentShell(ReportingShell):
             attempts.hear()
             events -= len(attempts.hidden)
             attempts.hidden.clear()
-            if events > 0 or (left := until - _now()) <= 0:
-                return max(events, 0)
+            left = until - _now()
+            if events > 0 or left <= 0 or client is not self.client:
+                return max(events, 0)  # a client that was replaced may be closed
             events = client.poll(left if left < _LONG_S else -1)
 
     def serve_for_room(self, seconds: float) -> None:
@@ -633,6 +634,8 @@ class ConfluentShell(ReportingShell):
             index = next(window.slots)
         window.mark(index, raw.key, raw.value)
         ticket = AgainTicket(window, index, None, raw.headers, raw.timestamp_ms or 0)
+        if self._attempts is not None:
+            self._attempts.hear()  # so that older lines are not about this record
         try:
             self._hand_over(record, ticket, deadline)
         except BaseException:
