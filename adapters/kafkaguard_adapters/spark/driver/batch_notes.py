@@ -138,7 +138,7 @@ class Notes:
         return said
 
     def _read(self) -> Note | None:
-        files, path = _file_system(self._address)
+        files, path = file_system(self._address)
         if files.get_file_info(path).type is fs.FileType.NotFound:
             return None
         with files.open_input_stream(path) as file:
@@ -146,7 +146,7 @@ class Notes:
 
     def _write(self, note: Note) -> None:
         """Replace the file atomically, because a driver may be killed at any moment."""
-        files, path = _file_system(self._address)
+        files, path = file_system(self._address)
         new = f"{path}.new"
         with files.open_output_stream(new) as file:
             file.write(json.dumps(asdict(note)).encode())
@@ -163,7 +163,7 @@ def _note(content: Any) -> Note:
         ) from None
 
 
-def _file_system(address: str) -> tuple[Any, str]:
+def file_system(address: str) -> tuple[Any, str]:
     """Return Arrow's file system of an address, and the path in it."""
     if "://" in address or address.startswith("file:"):
         found: tuple[Any, str] = fs.FileSystem.from_uri(address)

@@ -158,6 +158,8 @@ class StreamWriter(StreamArrowWriter):
             from kafkaguard_adapters.spark.driver.topics import look_up
 
             with _encoding_errors():
+                if self._checkpoint is not None:
+                    _check_trigger(self._checkpoint)
                 self._topics = look_up(self._settings, KEEP_S)
             if self._settings.report is not None:
                 self._growth = self._planned()
@@ -183,9 +185,18 @@ class StreamWriter(StreamArrowWriter):
         messages: Sequence[WriterCommitMessage | None],
         batchId: int,  # noqa: N803 - Spark's name
     ) -> None:
-        """Write the report."""
-        seen = [m.growth for m in messages if isinstance(m, TaskMessage)]
-        growth = next(iter(seen), None)
+        """Write the report.
+
+        Under a continuous trigger Spark has called no :meth:`write`, so its tasks have
+        no messages. A task of a micro-batch has one, also without records.
+        """
+        tasks = [each for each in messages if isinstance(each, TaskMessage)]
+        if len(tasks) < len(messages):
+            from kafkaguard_adapters.spark.driver.trigger import NO_CONTINUOUS
+
+            with _encoding_errors():
+                raise setting_error(NO_CONTINUOUS)
+        growth = next((each.growth for each in tasks), None)
         if growth is not None and self._checkpoint is not None:
             before, remark = _notes(self._checkpoint).done(batchId)
             growth = replace(growth, before=before, remark=remark)
@@ -211,6 +222,12 @@ def _notes(checkpoint: str) -> Notes:
     from kafkaguard_adapters.spark.driver.batch_notes import Notes
 
     return Notes(checkpoint)
+
+
+def _check_trigger(checkpoint: str) -> None:
+    from kafkaguard_adapters.spark.driver.trigger import check_trigger
+
+    check_trigger(checkpoint)
 
 
 def _checked(options: Mapping[str, str], schema: StructType) -> SinkSettings:
