@@ -132,13 +132,13 @@ def test_beginning_that_is_given_is_kept():
     [
         (["k", "v"], True, None),
         (["K ", "V"], True, None),
-        (["v", "k"], True, "the file's header has v, k"),
+        (["v", "k"], True, "the header of the file has v, k"),
         (["k", "v", "w"], True, "declare all columns"),
         (["a", "1"], False, None),
         (["k", "v"], False, "add header: true to the options"),
         ([], True, None),
         ([], False, None),
-        ([None, "v"], True, "the file's header has , v"),
+        ([None, "v"], True, "the header of the file has , v"),
     ],
 )
 def test_first_line_of_a_csv_file_is_compared_with_the_columns(first, has_header, said):

@@ -109,7 +109,7 @@ def error_from(exception: BaseException | None) -> e.KafkaGuardError | None:
     """
     if exception is not None and not isinstance(exception, BaseException):
         raise wrong_type("error_from(exception)", "an exception", exception)
-    seen = list(_chain(exception))
+    seen = list(chain_of(exception))
     for each in seen:
         if isinstance(each, e.KafkaGuardError):
             return each
@@ -121,7 +121,7 @@ def _first(read: Any, texts: list[str]) -> e.KafkaGuardError | None:
     return next((found for text in texts if (found := read(text))), None)
 
 
-def _chain(exception: Any) -> Iterator[BaseException]:
+def chain_of(exception: Any) -> Iterator[BaseException]:
     """Yield an exception and its causes, including Spark's private ones."""
     for _ in range(_MAX_DEPTH):
         if exception is None:

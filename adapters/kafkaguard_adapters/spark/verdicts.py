@@ -108,7 +108,8 @@ _REFUSED = {
     ),
     Reason.MALFORMED: _refused(
         e.InvalidRecordError,
-        "a line of the source does not fit the declared columns",
+        "a line of the source does not fit the declared columns, or (CSV) it ends "
+        "inside quotes, and its value may go on in the next line: multiLine",
         "malformed",
         "correct the file or its columns, or keep such lines as dead letters: "
         "source.on_malformed",

@@ -27,10 +27,12 @@ if TYPE_CHECKING:
     from kafkaguard.errors import KafkaGuardError
 
 _OF_A_ROW = {"key", "topic", "partition", "timestamp", "headers"}
-_FILE, _DIGEST = "<file>", "<digest>"
-_WHICH = (
-    f"{_FILE} has a line that does not fit the declared columns (the MD5 of the line "
-    f"is {_DIGEST})"
+_FILE, _DIGEST, _WHY = "<file>", "<digest>", "<why>"
+_WHICH = f"{_FILE} has a line that {_WHY} (the MD5 of the line is {_DIGEST})"
+_UNFIT = "does not fit the declared columns"
+_ENDS_OPEN = (
+    "ends inside quotes; if its value goes on in the next line, add multiLine: true "
+    "to source.options"
 )
 _FOUND = re.compile(r"MALFORMED: (\S+) has a line .*MD5 of the line is (\w{32})\)")
 
@@ -68,14 +70,21 @@ def _refused(
     return frame.withColumn(REFUSED, F.coalesce(*before, why))
 
 
-def failing_at_lines(frame: DataFrame, topic: str | None) -> DataFrame:
+def failing_at_lines(
+    frame: DataFrame, topic: str | None, ends_open: Column | None
+) -> DataFrame:
     """Fail the job at a malformed line.
 
     Args:
         frame: As for :func:`with_lines_set_aside`.
         topic: The topic of the records; None: a column names it.
+        ends_open: Whether the line ends inside quotes; None: that is not known.
     """
     text = F.lit(as_text(record_error(Reason.MALFORMED, topic, _WHICH)))
+    why = F.lit(_UNFIT)
+    if ends_open is not None:
+        why = F.when(ends_open, F.lit(_ENDS_OPEN)).otherwise(why)
+    text = F.replace(text, F.lit(_WHY), why)
     text = F.replace(text, F.lit(_FILE), F.col(FILE))
     text = F.replace(text, F.lit(_DIGEST), F.md5(F.col(LINE).cast("binary")))
     return _failing(frame, F.col(LINE).isNotNull(), text)

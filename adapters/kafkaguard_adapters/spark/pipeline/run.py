@@ -18,8 +18,9 @@ from kafkaguard_adapters.spark.driver.frame import objection
 from kafkaguard_adapters.spark.driver.plan import FEWEST
 from kafkaguard_adapters.spark.driver.topics import look_up
 from kafkaguard_adapters.spark.driver.write import write
-from kafkaguard_adapters.spark.marker import error_from
+from kafkaguard_adapters.spark.marker import chain_of, error_from
 from kafkaguard_adapters.spark.pipeline.casts import under_casts
+from kafkaguard_adapters.spark.pipeline.csv_lines import other_header
 from kafkaguard_adapters.spark.pipeline.early_checks import expressions
 from kafkaguard_adapters.spark.pipeline.kafka_source import check_other_topics
 from kafkaguard_adapters.spark.pipeline.malformed import (
@@ -109,7 +110,7 @@ def plan(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
     if pipeline.stream and pipeline.stream.every:
         with _blamed("stream", "every"):
             frame.writeStream.trigger(processingTime=pipeline.stream.every)
-    return _refusing(frame, settings, malformed)
+    return _refusing(frame, settings, malformed, rows.ends_open)
 
 
 def _made(rows: Rows, pipeline: Pipeline) -> DataFrame:
@@ -160,13 +161,16 @@ def _bytes(frame: DataFrame, number: int) -> Column:
 
 
 def _refusing(
-    frame: DataFrame, settings: SinkSettings, malformed: OnMalformed | None
+    frame: DataFrame,
+    settings: SinkSettings,
+    malformed: OnMalformed | None,
+    ends_open: Column | None,
 ) -> DataFrame:
     """Let malformed lines and lost keys be refused, or fail the job."""
     if malformed == "dead_letter":
         frame = with_lines_set_aside(frame)
     elif malformed == "raise":
-        frame = failing_at_lines(frame, settings.topic)
+        frame = failing_at_lines(frame, settings.topic, ends_open)
     if _LOST in frame.columns:
         lost = F.col(_LOST)
         refused = record_error(Reason.KEY_MADE_NULL, settings.topic)
@@ -219,11 +223,26 @@ def first_line(error: BaseException) -> str:
     The lines after it are Java's stack trace.
     """
     java = getattr(error, "java_exception", None)
+    if file := other_header("\n".join(_texts(error))):
+        return (
+            f"{file} has another header than the files that were read before, or than "
+            "source.columns says, and Spark reads columns by position: correct the "
+            "file, or read it in a pipeline of its own"
+        )
     said = _line(str(error) if java is None else java.getMessage())
     cause = None if java is None else _last_cause(java)
     if cause is None or _line(cause.getMessage()) in said:
         return said
     return f"{said} Its cause: {_line(cause.getMessage())}"
+
+
+def _texts(error: BaseException) -> Iterator[str]:
+    for each in chain_of(error):
+        yield str(each)
+        java = getattr(each, "java_exception", None) or getattr(each, "_origin", None)
+        cause = None if java is None else _last_cause(java)
+        if cause is not None:
+            yield str(cause.getMessage())
 
 
 def _line(text: object) -> str:
