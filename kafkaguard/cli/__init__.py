@@ -14,7 +14,14 @@ def main() -> None:
     except ModuleNotFoundError as missing:
         sys.stderr.write(f"kafkaguard: {missing}\n")
         sys.exit(2)
-    from kafkaguard.cli.group import open_streams, run
+    from kafkaguard.cli.interrupts import exit_code, sigterm_interrupts
 
-    open_streams()
-    sys.exit(run(sys.argv[1:]))
+    sigterm_interrupts()
+    try:
+        from kafkaguard.cli.group import open_streams, run
+
+        open_streams()
+        code = run(sys.argv[1:])
+    except KeyboardInterrupt as interrupt:
+        code = exit_code(interrupt)
+    sys.exit(code)

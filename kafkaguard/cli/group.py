@@ -18,6 +18,7 @@ from kafkaguard._common.closest import closest, did_you_mean
 from kafkaguard._common.extras import SPARK, require
 from kafkaguard._common.text import plain_lines
 from kafkaguard._version import __version__
+from kafkaguard.cli.interrupts import exit_code
 
 #: The commands and what they do. The module ``cli.commands.<name>`` contains a command
 #: under its name.
@@ -173,8 +174,8 @@ def _run(arguments: list[str], *, debug: bool) -> int:
     try:
         done = cli.main(arguments, "kafkaguard", standalone_mode=False)
         sys.stdout.flush()
-    except click.Abort:
-        return 130
+    except click.Abort as abort:
+        return exit_code(abort.__cause__)
     except click.ClickException as problem:
         if debug:
             traceback.print_exc()

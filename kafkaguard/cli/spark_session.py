@@ -65,6 +65,7 @@ def spark_session(
     os.environ["PYSPARK_PYTHON"] = sys.executable
     warnings.filterwarnings("ignore", ".*pandas.*", FutureWarning)
     logging.getLogger().addFilter(_is_no_cut_off_call)
+    logging.getLogger("py4j.clientserver").addFilter(_is_no_failed_callback)
     for echo in _ECHOES:
         logging.getLogger(echo).disabled = True
     with tempfile.TemporaryDirectory(prefix="kafkaguard-spark-") as folder:
@@ -82,6 +83,11 @@ def spark_session(
 def _is_no_cut_off_call(record: logging.LogRecord) -> bool:
     """Filter out the tracebacks that py4j logs after a Ctrl-C."""
     return not record.getMessage().endswith("while sending command.")
+
+
+def _is_no_failed_callback(record: logging.LogRecord) -> bool:
+    """Filter out py4j's traceback of a failed micro-batch, which ends the query."""
+    return "while executing the Python Proxy" not in record.getMessage()
 
 
 def _quiet(folder: str) -> dict[str, str]:

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,8 +22,12 @@ from kafkaguard.cli.commands import pipeline as command_module
 from kafkaguard.cli.demo.flights import unpack
 from kafkaguard.cli.group import cli
 from kafkaguard.cli.group import run as command
+from kafkaguard.cli.interrupts import Terminated
 from kafkaguard.cli.spark_session import NotStarted
+from kafkaguard_adapters.spark.driver.foreach_batch import ForeachBatch
+from kafkaguard_adapters.spark.pipeline import run as running
 from kafkaguard_adapters.spark.pipeline.file import load_pipeline
+from kafkaguard_adapters.spark.report import total
 from tests.cli.pipeline_results import records, refused
 from tests.spark.spark_reading import letters_to
 
@@ -117,9 +122,13 @@ def test_bad_cast_is_one_message(run, written, pipeline, capfd):
     assert all(logging.getLogger(name).disabled for name in spark_session._ECHOES)
 
 
-def interrupt(*_, **__):
-    """Press Ctrl-C."""
-    raise KeyboardInterrupt
+def interrupt(by):
+    """Return a function that is interrupted by Ctrl-C or SIGTERM."""
+
+    def call(*_, **__):
+        raise by
+
+    return call
 
 
 @pytest.mark.parametrize(
@@ -135,7 +144,7 @@ def test_interrupted_run_says_whether_anything_may_have_been_written(
     run, error_of, pipeline, topics, monkeypatch, where, name, said
 ):
     """For people and for programs, with the exit code of Ctrl-C."""
-    monkeypatch.setattr(where, name, interrupt)
+    monkeypatch.setattr(where, name, interrupt(KeyboardInterrupt()))
     said = said.replace("TOPIC", topics[0])
     result = run(pipeline)
     assert result.exit_code == 130
@@ -143,6 +152,68 @@ def test_interrupted_run_says_whether_anything_may_have_been_written(
     code, error = error_of(pipeline)
     assert code == 130
     assert error.startswith(f"interrupted: {said}")
+
+
+def test_run_that_sigterm_ends_has_the_exit_code_of_sigterm(
+    run, pipeline, topics, monkeypatch
+):
+    """The text is that of Ctrl-C."""
+    monkeypatch.setattr(command_module.running, "run", interrupt(Terminated()))
+    result = run(pipeline)
+    assert result.exit_code == 143
+    assert f"interrupted: records may have been written to {topics[0]}" in result.output
+
+
+class Query:
+    """A query whose first micro-batch is written, and whose second one is cancelled."""
+
+    def __init__(self, function):
+        self.function = function
+
+    def awaitTermination(self, _seconds):
+        """Press Ctrl-C after the first batch."""
+        self.function("good", 0)
+        raise KeyboardInterrupt
+
+    def stop(self):
+        """Let the running batch fail, as Spark does when it stops a query."""
+        with suppress(RuntimeError):
+            self.function("cancelled", 1)
+
+
+def test_interrupted_stream_says_what_its_batches_have_written(
+    error_of, pipeline, monkeypatch
+):
+    """Those that are finished, and the one that is not: its records are in no report."""
+
+    def write(self, batch, batch_id):
+        if batch == "good":
+            return self.on_report(total("t", None, []), batch_id)
+        error = RuntimeError("cancelled")
+        error.add_note("7 records were appended to t")
+        raise error
+
+    monkeypatch.setattr(ForeachBatch, "__call__", write)
+    monkeypatch.setattr(running, "_start", lambda _, function, __: Query(function))
+    pipeline["stream"] = {"checkpoint": "checkpoint", "every": "1 second"}
+    pipeline["source"] |= {"columns": "k string, v int, at int", "path": "*.json"}
+    code, error = error_of(pipeline)
+    assert code == 130
+    assert "of finished micro-batches: 0 read" in error
+    assert error.endswith("of the unfinished one: 7 records were appended to t")
+
+
+def test_failed_micro_batch_of_a_stream_is_told_without_a_traceback(
+    run, pipeline, written, capfd
+):
+    """Py4j logs one, and the error of the query says it all."""
+    del pipeline["policy"]
+    pipeline["stream"] = {"checkpoint": "checkpoint"}
+    pipeline["source"] |= {"columns": "k string, v int, at int", "path": "*.json"}
+    assert command(["pipeline", "run", written(pipeline)]) == 1
+    said = capfd.readouterr().err
+    assert "Error: the job failed: INVALID_RECORD_KEY" in said
+    assert "Traceback" not in said
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from kafkaguard.cli.group import Problem, SuggestingGroup
+from kafkaguard.cli.interrupts import Terminated
 from kafkaguard.cli.output import PlainTable, console, say
 from kafkaguard.cli.progress import Progress
 from kafkaguard.cli.spark_session import NotStarted, connector, java_home, spark_session
@@ -42,9 +43,15 @@ class JobFailed(Problem):
 
 
 class Interrupted(Problem):
-    """The user pressed Ctrl-C."""
+    """Ctrl-C has ended the run."""
 
     exit_code = 130
+
+
+class Ended(Problem):
+    """SIGTERM has ended the run."""
+
+    exit_code = 143
 
 
 @click.group(cls=SuggestingGroup)
@@ -60,7 +67,7 @@ def run(file: Path, *, as_json: bool) -> None:
 
     A stream without `every` takes what is there and ends; with it, Ctrl-C ends it.
     Exit code 0: done. 1: a record failed the job. 2: something to mend first. 130:
-    interrupted. With --json a failure is printed as {"error": ...}.
+    interrupted (143: by SIGTERM). With --json a failure is printed as {"error": ...}.
     """
     written = "nothing was written, because the job had not started"
     try:
@@ -72,8 +79,11 @@ def run(file: Path, *, as_json: bool) -> None:
             with progress.of(spark):
                 report = _job(frame, definition, progress)
             written = f"the job succeeded: {report}"
-    except KeyboardInterrupt:
-        raise Interrupted(f"interrupted: {written}") from None
+    except KeyboardInterrupt as interrupt:
+        notes = getattr(interrupt, "__notes__", ())
+        said = "; ".join([f"interrupted: {written}", *notes])
+        ended = Ended if isinstance(interrupt, Terminated) else Interrupted
+        raise ended(said) from None
     if as_json:
         click.echo(json.dumps(report.to_dict(), indent=2))
     else:

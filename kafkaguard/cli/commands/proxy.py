@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -89,8 +90,9 @@ def proxy(  # noqa: PLR0913 - click hands over each option
     except (OSError, UnicodeDecodeError) as error:
         raise Problem(f"{faults} is not a text file that can be read") from error
     try:
-        say(f"Clients connect to {running.bootstrap_servers}", err=as_json)
-        _watch(running, pause_file, seconds, quiet=as_json)
+        with suppress(KeyboardInterrupt):
+            say(f"Clients connect to {running.bootstrap_servers}", err=as_json)
+            _watch(running, pause_file, seconds, quiet=as_json)
     finally:
         running.stop()
     if as_json:
@@ -121,14 +123,11 @@ def _watch(
     """Update the kill switch and the table until the end."""
     screen = console(quiet=quiet)
     end = None if seconds is None else time.monotonic() + seconds
-    try:
-        with Live(_table(running), console=screen, transient=True) as live:
-            while end is None or time.monotonic() < end:
-                running.paused = pause_file is not None and pause_file.exists()
-                live.update(_table(running))
-                time.sleep(_REFRESH_S)
-    except KeyboardInterrupt:
-        return
+    with Live(_table(running), console=screen, transient=True) as live:
+        while end is None or time.monotonic() < end:
+            running.paused = pause_file is not None and pause_file.exists()
+            live.update(_table(running))
+            time.sleep(_REFRESH_S)
 
 
 def _table(running: FaultProxy) -> PlainTable:

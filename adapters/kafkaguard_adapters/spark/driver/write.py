@@ -139,10 +139,11 @@ def write_frame(
         rows = plan.mapInArrow(CountingTask(settings, topics), COUNTS_SCHEMA).collect()
     except Exception as error:
         translated = error_from(error)
+        told = translated or error
+        if not hasattr(told, "__notes__"):
+            told.add_note(f"{_appended_text(growth, settings)} while the job ran")
         if translated is None:
             raise
-        if not hasattr(translated, "__notes__"):
-            translated.add_note(f"{_appended_text(growth, settings)} while the job ran")
         raise translated from error
     counts = add_up(TaskCounts.from_json(row.counts) for row in rows)
     if said := collapsed_said(counts.collapsed_keys):

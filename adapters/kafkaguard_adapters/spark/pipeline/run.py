@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from kafkaguard_adapters.spark.driver.foreach_batch import ForeachBatch
     from kafkaguard_adapters.spark.pipeline.model import OnMalformed, Pipeline, Stream
     from kafkaguard_adapters.spark.pipeline.places import Place
     from kafkaguard_adapters.spark.pipeline.rows import Rows
@@ -302,17 +303,50 @@ def _run(
     if pipeline.stream is None:
         return write(frame, **arguments)
     reports: list[WriteReport] = []
+    settings = _settings(pipeline)
 
     def note(report: WriteReport, batch_id: int) -> None:
         reports.append(report)
         on_batch(report, batch_id)
 
-    function = foreach_batch(
-        on_report=note, checkpoint=pipeline.stream.checkpoint, **arguments
+    function = _Batches(
+        foreach_batch(
+            on_report=note, checkpoint=pipeline.stream.checkpoint, **arguments
+        )
     )
-    _wait(_start(frame, function, pipeline.stream))
-    settings = _settings(pipeline)
+    try:
+        _wait(_start(frame, function, pipeline.stream))
+    except KeyboardInterrupt as interrupt:
+        finished = total(settings.topic, settings.dead_letter_topic, reports)
+        interrupt.add_note(f"of finished micro-batches: {finished}")
+        if function.unfinished:
+            interrupt.add_note(f"of the unfinished one: {function.unfinished}")
+        raise
     return total(settings.topic, settings.dead_letter_topic, reports)
+
+
+class _Batches:
+    """The function of a stream, which keeps what is known of a batch that failed.
+
+    Args:
+        function: Writes a micro-batch.
+
+    Attributes:
+        unfinished: What the batch that failed has written; empty: none has failed.
+    """
+
+    def __init__(self, function: ForeachBatch) -> None:
+        self._function = function
+        self.unfinished = ""
+
+    def __call__(self, batch: DataFrame, batch_id: int) -> None:
+        """Write a micro-batch."""
+        try:
+            self._function(batch, batch_id)
+        except Exception as error:
+            known = error_from(error) or error
+            self.unfinished = "; ".join(getattr(known, "__notes__", ()))
+            raise
 
 
 def _start(frame: DataFrame, function: Any, stream: Stream) -> StreamingQuery:
@@ -324,12 +358,10 @@ def _start(frame: DataFrame, function: Any, stream: Stream) -> StreamingQuery:
 
 
 def _wait(query: StreamingQuery) -> None:
-    """Wait for the end of a stream; Ctrl-C stops it after the running batch."""
+    """Wait for the end of a stream; Ctrl-C cancels the running batch and is raised."""
     try:
         while not query.awaitTermination(_GLANCE_S):
             pass
-    except KeyboardInterrupt:
-        query.stop()
     finally:
         query.stop()
 
