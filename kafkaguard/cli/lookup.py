@@ -16,6 +16,7 @@ from kafkaguard._verdicts.apis import API_KEYS
 from kafkaguard._verdicts.java_texts import FIND_REFUSED, java_text
 from kafkaguard._verdicts.signals import CONDITIONS, PYTHON, TEXTS
 from kafkaguard.cli.log_lines import key_of_line, other_protocol
+from kafkaguard.cli.spark_texts import spark_text
 from kafkaguard.errors import BY_CODE
 from kafkaguard.errors._generated import JAVA_NAMES
 from kafkaguard.errors._librdkafka import LOCAL_CODES
@@ -119,6 +120,7 @@ def find_error(text: str) -> Found | None:
         or _of_a_code_or_name(text)
         or _of_java(text)
         or _of_traceback_or_text(text)
+        or _of_spark(text)
     )
 
 
@@ -145,6 +147,13 @@ def _of_java(text: str) -> Found | None:
     code = told.error.code
     key: Key = told.error if code is None else code
     return Found(key, reported=True, note=_NOTES.get(told.error))
+
+
+def _of_spark(text: str) -> Found | None:
+    said = spark_text(text)
+    if said is None:
+        return None
+    return Found(e.UnrelatedError, reported=True, note=said)
 
 
 def _of_traceback_or_text(text: str) -> Found | None:

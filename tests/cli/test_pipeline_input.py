@@ -96,6 +96,18 @@ def test_rows_with_too_many_fields_and_numbers_that_are_none(
     assert report["dead_lettered"] == {"MALFORMED": 1}
 
 
+@pytest.mark.parametrize("changes", [{}, {"columns": COLUMNS}])
+def test_empty_file_is_told_alike_with_and_without_columns(
+    run, csv, monkeypatch, changes
+):
+    """Nothing is written, and Spark is not started."""
+    monkeypatch.setattr("kafkaguard.cli.commands.pipeline.spark_session", None)
+    report = json.loads(run(csv("", **changes), "--json").stdout)
+    assert (report["read"], report["delivered"]) == (0, 0)
+    (said,) = report["warnings"]
+    assert "rows.csv is empty: nothing was read" in said
+
+
 def test_key_that_a_cast_made_null_is_told_as_such(run, csv, kafka_cluster, topics):
     """Not as a key that was never there."""
     pipeline = csv("k,v\n1,1\nx,2\n,3\n")

@@ -110,11 +110,11 @@ def report(**known):
 )
 def test_unknown_is_never_zero(appended, twice, said):
     """A topic that grew by less than was written was deleted meanwhile."""
-    made = report(appended=appended, remarks=("why",))
+    made = report(appended=appended, warnings=("why",))
     assert made.maybe_twice == twice
     assert said in str(made)
     assert str(made).endswith("; why")
-    assert total("t", None, [made, report()]).remarks == ("why",)
+    assert total("t", None, [made, report()]).warnings == ("why",)
 
 
 def test_keys_that_collapsed_are_warned_of_once_with_their_number():
@@ -123,3 +123,17 @@ def test_keys_that_collapsed_are_warned_of_once_with_their_number():
     both = total("t", None, [report(collapsed_keys=1), report(collapsed_keys=3)])
     assert both.warnings[0].startswith("4 records have the key {}: to_json omits")
     assert "4 records have the key {}" in str(both)
+
+
+def test_planned_batch_that_is_planned_again_was_tried_before(tmp_path):
+    """Its first try may have written records; the next batch is a first try."""
+    notes = Notes(str(tmp_path / "checkpoint"))
+    assert notes.plan(5) == 5
+    assert notes.plan(9) == 5
+    before, said = notes.done(0)
+    assert (before, said) == (
+        5,
+        "batch 0 was tried before, and counts from its first try",
+    )
+    assert notes.plan(11) == 11
+    assert notes.done(1) == (11, None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -13,11 +14,17 @@ from kafkaguard_adapters.spark.pipeline.csv_lines import (
     open_quote,
     other_header,
 )
-from kafkaguard_adapters.spark.pipeline.input_files import files_at, wrong_compression
-from kafkaguard_adapters.spark.pipeline.model import Pipeline
+from kafkaguard_adapters.spark.pipeline.input_files import (
+    empty_files,
+    files_at,
+    wrong_compression,
+)
+from kafkaguard_adapters.spark.pipeline.malformed import all_malformed
+from kafkaguard_adapters.spark.pipeline.model import Pipeline, Source
 from kafkaguard_adapters.spark.pipeline.places import MistakeError
 from kafkaguard_adapters.spark.pipeline.rows import LINE, read
 from kafkaguard_adapters.spark.pipeline.run import first_line
+from kafkaguard_adapters.spark.report import total
 
 ESCAPED_BY_QUOTES = {"escape": '"'}
 
@@ -199,4 +206,50 @@ def test_compressed_file_without_its_ending_is_refused(tmp_path, name, content, 
     file.parent.mkdir(parents=True)
     file.write_bytes(content)
     found = wrong_compression(files_at(str(tmp_path / "in")))
+    assert said is None if found is None else said in found
+
+
+@pytest.mark.parametrize(
+    ("contents", "said"),
+    [
+        ([b""], "a0.csv is empty"),
+        ([b"", b""], "all 2 files are empty"),
+        ([b"", b"k"], None),
+        ([], None),
+    ],
+)
+def test_files_that_are_all_empty_are_told(tmp_path, contents, said):
+    """A folder without files is Spark's to tell."""
+    for number, content in enumerate(contents):
+        (tmp_path / f"a{number}.csv").write_bytes(content)
+    found = empty_files(files_at(str(tmp_path)))
+    assert said is None if found is None else said in found
+
+
+def report(read, **counts):
+    """Make a report with malformed lines."""
+    return replace(total("t", None, []), read=read, **counts)
+
+
+@pytest.mark.parametrize(
+    ("source", "made", "said"),
+    [
+        (
+            {"format": "csv"},
+            {"dead_lettered": {"MALFORMED": 3}},
+            "here ',') and header",
+        ),
+        (
+            {"format": "csv", "options": {"SEP": ";", "header": True}},
+            {"dropped": {"MALFORMED": 3}},
+            "here ';') and header (whether the first line has the names of the column",
+        ),
+        ({"format": "json"}, {"dropped": {"MALFORMED": 3}}, "and source.options"),
+        ({"format": "csv"}, {"dead_lettered": {"MALFORMED": 2, "NULL_KEY": 1}}, None),
+        ({"format": "csv"}, {}, None),
+    ],
+)
+def test_warning_names_the_options_if_all_lines_are_malformed(source, made, said):
+    """A wrong separator, or a file without a header, spoils each line."""
+    found = all_malformed(report(3, **made), Source.model_validate(source))
     assert said is None if found is None else said in found

@@ -7,6 +7,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkaguard.cli.group import run
 from kafkaguard_adapters.spark.pipeline.early_checks import declared_columns
 from kafkaguard_adapters.spark.pipeline.file import PipelineError, load_pipeline
 
@@ -206,3 +207,23 @@ def test_declared_columns_are_read(names):
     ddl = ", ".join(f"{n} {kinds[i % 4]}" for i, n in enumerate(names))
     assert names == declared_columns(ddl)
     assert names == declared_columns(", ".join(f"`{name}` int" for name in names))
+
+
+def test_columns_as_a_mapping_are_shown_as_they_are_written(load):
+    """Other tools have a mapping there; Spark has one line of SQL."""
+    found = mistakes(load, source={"columns": {"tail": "string", "at": "int"}})
+    said = "must be text, as in CREATE TABLE: columns: 'tail string, at int'"
+    assert {"source.columns": said} == found
+
+
+def test_sink_topic_that_is_missing_is_told_before_spark_starts(
+    kafka_cluster, tmp_path, capsys, monkeypatch
+):
+    """Spark takes seconds to start."""
+    monkeypatch.setattr("kafkaguard.cli.commands.pipeline.spark_session", None)
+    (tmp_path / "input").touch()
+    sink = {"bootstrap_servers": kafka_cluster.bootstrap_servers, "topic": "nowhere"}
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(yaml.safe_dump(FILE | {"sink": sink}))
+    assert run(["pipeline", "run", str(file)]) == 2
+    assert "sink.topic: UNKNOWN_TOPIC_OR_PARTITION" in capsys.readouterr().err

@@ -12,10 +12,13 @@ from kafkaguard import errors as e
 from kafkaguard.spark import foreach_batch
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.spark.driver import topics as topics_module
+from kafkaguard_adapters.spark.driver.counting import Growth, make_report
 from kafkaguard_adapters.spark.driver.data_source import StreamWriter
+from kafkaguard_adapters.spark.driver.foreach_batch import ForeachBatch
 from kafkaguard_adapters.spark.driver.kept import Kept
 from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
 from kafkaguard_adapters.spark.driver.topics import Brokers, kept_for
+from kafkaguard_adapters.spark.report import TaskCounts
 from kafkaguard_adapters.spark.settings import make_settings
 from kafkaguard_adapters.spark.verdicts import NO_TOPIC
 
@@ -226,3 +229,18 @@ def test_a_dead_letter_topic_without_rights_is_named_as_such(refusing):
     error = refusing(errors.translate(denied, topic="orders.dlq", api="Metadata"))
     assert f"go away; {NEED}" == error.summary
     assert isinstance(error, e.TopicAuthorizationFailedError)
+
+
+@pytest.mark.parametrize("kind", ["stream", "foreach_batch"])
+def test_report_without_a_checkpoint_says_that_it_is_not_known(monkeypatch, kind):
+    """Brokers have told the end offsets, so they are not the cause."""
+    settings = make_settings("localhost:1", topic="t", report="report.jsonl")
+    monkeypatch.setattr(Growth, "begin", lambda _: Growth(("t",), 5, 0.0))
+    if kind == "stream":
+        growth = StreamWriter(settings)._planned()
+    else:
+        function = ForeachBatch(settings)
+        growth = function._growth(SimpleNamespace(sparkSession=None), 0)
+    (said,) = make_report(settings, TaskCounts(), growth).warnings
+    assert "the query's checkpoint is not known here" in said
+    assert "no broker" not in said

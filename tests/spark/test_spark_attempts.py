@@ -9,7 +9,7 @@ from pyspark import SparkFiles, TaskContext
 
 from kafkaguard import errors as e
 from kafkaguard.spark import error_from
-from kafkaguard_adapters.spark.executor import task
+from kafkaguard_adapters.spark.executor import earlier_attempts, task
 from kafkaguard_adapters.spark.executor.task import run_task
 from kafkaguard_adapters.spark.marker import TaskFailedError
 from kafkaguard_adapters.spark.settings import make_settings
@@ -23,7 +23,7 @@ def attempt(monkeypatch, tmp_path):
     monkeypatch.setattr(SparkFiles, "getRootDirectory", lambda: str(tmp_path))
     monkeypatch.setattr(task, "_ask_first", lambda *_: None)
 
-    def run(error, stage=1, partition=0, number=0):
+    def run(error, stage=1, partition=0, number=0, settings=SETTINGS):
         context = SimpleNamespace(
             stageId=lambda: stage,
             partitionId=lambda: partition,
@@ -38,7 +38,7 @@ def attempt(monkeypatch, tmp_path):
             yield
 
         with pytest.raises(TaskFailedError) as caught:
-            run_task(batches(), SETTINGS, {})
+            run_task(batches(), settings, {})
         return bool(began), error_from(caught.value)
 
     return run
@@ -64,6 +64,21 @@ def test_task_that_may_succeed_is_tried_again(attempt, error):
     """Brokers come back."""
     assert attempt(error)[0]
     assert attempt(error, number=1)[0]
+
+
+def test_deadline_of_the_policy_bounds_all_attempts_at_a_task(attempt, monkeypatch):
+    """From its first failure; an executor that was lost takes no time from it."""
+    now = [1000.0]
+    clock = SimpleNamespace(time=lambda: now[0])
+    monkeypatch.setattr(task, "time", clock)
+    monkeypatch.setattr(earlier_attempts, "time", clock)
+    policy = {"extends": "spark-sink", "on_reject": "raise", "deadline": 20}
+    settings = make_settings("localhost:1", topic="t", policy=policy)
+    error = e.ClientTimeoutError("slow")
+    for number, at, begins in ((0, 0, True), (1, 15, True), (2, 21, False)):
+        now[0] = 1000.0 + at
+        assert begins == attempt(error, number=number, settings=settings)[0]
+    assert attempt(error, number=1, partition=1, settings=settings)[0]
 
 
 def test_note_that_cannot_be_written_hides_no_error(attempt, tmp_path):

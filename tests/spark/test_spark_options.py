@@ -11,6 +11,7 @@ from pyspark.sql.types import (
     BinaryType,
     IntegerType,
     LongType,
+    MapType,
     StringType,
     StructField,
     StructType,
@@ -38,6 +39,9 @@ TYPES = {
     "int": IntegerType(),
     "string": StringType(),
     "timestamp": TimestampType(),
+    "map<string,binary>": MapType(StringType(), BinaryType()),
+    "map<string,int>": MapType(StringType(), IntegerType()),
+    "struct<a:int>": StructType([StructField("a", IntegerType())]),
 }
 
 
@@ -316,6 +320,10 @@ def test_s22_settings_pickle():
         ("value string", None, "no topic is named"),
         ("value string, topic string", "t", "both a column topic and the option"),
         ("value string, headers string", "t", "must be array<struct<"),
+        ("value string, headers map<string,binary>", "t", "write map_entries(headers)"),
+        ("value string, headers map<string,int>", "t", "transform(map_entries(header"),
+        ("value map<string,int>", "t", "write to_json(value)"),
+        ("key struct<a:int>, value string", "t", "write to_json(key)"),
         ("value string, partition bigint", "t", "partition is bigint, and must be int"),
     ],
 )

@@ -103,6 +103,36 @@ def test_what_was_not_written_is_sent_again_as_the_policy_says(policy, waits, re
     assert reason in note
 
 
+def test_deadline_counts_from_when_the_records_were_sent():
+    """A client's attempt took the time of the policy, so there is no other one."""
+    clock = Clock()
+    attempts = clock.attempts({"deadline": 20, "max_attempts": 9, "backoff": WAITS})
+    clock.now = 1000.0
+    attempts.open_window()
+    clock.now += 19.5
+    attempts.begin()
+    with pytest.raises(e.ClientMetadataError) as caught:
+        attempts.wait([failure(UNKNOWN_TOPIC)])
+    assert "DEADLINE" in caught.value.__notes__[0]
+    assert clock.waits == []
+
+
+def test_window_that_is_filled_slowly_takes_no_time_from_a_record():
+    """A record fails after delivery.timeout.ms at the latest, here 10 s."""
+    clock = Clock()
+    settings = make_settings(
+        "localhost:1",
+        topic="t",
+        policy={"deadline": 20, "max_attempts": 9, "backoff": WAITS},
+        config={"delivery.timeout.ms": "10000"},
+    )
+    attempts = WindowAttempts(settings, lambda: clock.now, clock.sleep, lambda: 0.5)
+    attempts.open_window()
+    clock.now += 3600
+    attempts.wait([failure(UNKNOWN_TOPIC)])
+    assert clock.waits == [1]
+
+
 def test_preset_means_what_it_says():
     """Ten attempts within 300 s."""
     found, error = waits_of("spark-sink")

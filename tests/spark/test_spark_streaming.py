@@ -178,7 +178,7 @@ def test_s37_batch_that_is_tried_again_counts_from_its_first_try(
         run(stream.writeStream.foreachBatch(dying), tmp_path)
     run(stream.writeStream.foreachBatch(function), tmp_path)
     assert [report.maybe_twice for report in seen] == [0, 500, 0]
-    assert "was tried before" in seen[1].remarks[0]
+    assert "was tried before" in seen[1].warnings[0]
     assert len(read(kafka_cluster, kafka_topic)) == 1500
     shutil.rmtree(tmp_path / "checkpoint")
     run(stream.writeStream.foreachBatch(function), tmp_path)

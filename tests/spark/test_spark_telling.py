@@ -32,7 +32,7 @@ def report(delivered, collapsed_keys=0):
         retried_tasks=0,
         appended=None,
         seconds=0.5,
-        remarks=("why",),
+        warnings=("why", "2 records have the key {}"),
         collapsed_keys=collapsed_keys,
     )
 

@@ -77,7 +77,7 @@ class WriteReport:
         collapsed_keys: Records with the key ``{}``, which ``to_json`` makes from a key
             of nulls.
         dropped: Records refused and written nowhere, as the policy says, by reason.
-        remarks: Remarks about the counts, in sentences.
+        warnings: What to know about the counts, in sentences.
     """
 
     topic: str | None
@@ -91,14 +91,8 @@ class WriteReport:
     appended: int | None
     seconds: float
     collapsed_keys: int = 0
-    remarks: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     dropped: Mapping[str, int] = field(default_factory=dict)
-
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """Remarks about the counts, in sentences."""
-        said = collapsed_said(self.collapsed_keys)
-        return self.remarks if said is None else (*self.remarks, said)
 
     @property
     def unaccounted(self) -> int:
@@ -122,8 +116,7 @@ class WriteReport:
     def to_dict(self) -> dict[str, Any]:
         """Return all counts and warnings, including derived ones."""
         counts = {each.name: getattr(self, each.name) for each in fields(self)}
-        del counts["remarks"]
-        derived = "unaccounted", "maybe_twice", "warnings"
+        derived = "unaccounted", "maybe_twice"
         return counts | {name: getattr(self, name) for name in derived}
 
     @classmethod
@@ -131,9 +124,7 @@ class WriteReport:
         """Make a report from the result of :meth:`to_dict`."""
         names = {each.name for each in fields(cls)}
         known = {name: value for name, value in content.items() if name in names}
-        derived = collapsed_said(content["collapsed_keys"])
-        said = (each for each in content["warnings"] if each != derived)
-        return cls(**known | {"remarks": tuple(said)})
+        return cls(**known | {"warnings": tuple(content["warnings"])})
 
     def __str__(self) -> str:
         """Return the report in one line."""
@@ -188,6 +179,13 @@ def total(
 ) -> WriteReport:
     """Add up the reports of a stream's micro-batches."""
     grown = [report.appended for report in reports]
+    collapsed = sum(report.collapsed_keys for report in reports)
+    told = [
+        warning
+        for report in reports
+        for warning in report.warnings
+        if warning != collapsed_said(report.collapsed_keys)
+    ]
     return WriteReport(
         topic=topic,
         dead_letter_topic=dead_letter_topic,
@@ -200,6 +198,6 @@ def total(
         retried_tasks=sum(report.retried_tasks for report in reports),
         appended=None if None in grown else sum(n for n in grown if n is not None),
         seconds=sum(report.seconds for report in reports),
-        collapsed_keys=sum(report.collapsed_keys for report in reports),
-        remarks=tuple(remark for report in reports for remark in report.remarks),
+        collapsed_keys=collapsed,
+        warnings=tuple(filter(None, [*told, collapsed_said(collapsed)])),
     )

@@ -48,6 +48,8 @@ class SinkSettings:
             topic.
         patience_s: In a stream, seconds that a look-up waits for an answer; None in a
             batch, which fails soon.
+        deadline_s: The deadline of the caller's policy in seconds, which bounds all
+            attempts at a task together; None if no policy was given.
     """
 
     client: Mapping[str, str] = field(repr=False)
@@ -59,6 +61,7 @@ class SinkSettings:
     report: str | None = None
     refuses_null_keys: bool = True
     patience_s: float | None = None
+    deadline_s: float | None = None
 
     @property
     def servers(self) -> str:
@@ -118,6 +121,7 @@ def make_settings(
         max_record_bytes=max_record_bytes,
         report=report,
         refuses_null_keys=rules.null_key == "reject",
+        deadline_s=None if policy is None else rules.deadline,
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pyarrow import fs
@@ -38,12 +38,14 @@ class Note:
         anew_up_to: The last micro-batch of an earlier run whose input is read again,
             because its checkpoint was deleted.
         last: The last finished micro-batch, if this one is only planned.
+        again: Whether this one was planned before and is planned again.
     """
 
     batch: int | None
     before: int | None
     anew_up_to: int = -1
     last: Note | None = None
+    again: bool = False
 
 
 def first_try(
@@ -62,7 +64,7 @@ def first_try(
     done = -1 if last is None or last.batch is None else last.batch
     anew = -1 if last is None else last.anew_up_to
     if last is not None and batch == done:
-        return last, f"batch {batch} was tried before, and counts from its first try"
+        return last, _tried_before(batch)
     if batch < done:
         anew = max(anew, done)
     if batch <= anew:
@@ -78,6 +80,10 @@ def first_try(
         )
         return Note(batch, None, anew), said
     return Note(batch, before, anew), None
+
+
+def _tried_before(batch: int) -> str:
+    return f"batch {batch} was tried before, and counts from its first try"
 
 
 class Notes:
@@ -111,6 +117,7 @@ class Notes:
         try:
             last = self._read()
             if last is not None and last.batch is None:
+                self._write(replace(last, again=True))
                 return last.before
             self._write(Note(None, before, last=last))
         except (OSError, ValueError) as error:
@@ -127,6 +134,8 @@ class Notes:
             else:  # The plan could not be stored.
                 last, before = planned, None
             note, said = first_try(last, batch, before)
+            if planned.again and said is None:
+                said = _tried_before(batch)
             self._write(note)
         except (OSError, ValueError) as error:
             return None, self._failed(error)

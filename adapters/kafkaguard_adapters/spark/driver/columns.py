@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyspark.sql.types import ArrayType, MapType, StructType
+
 from kafkaguard._common.closest import did_you_mean
 from kafkaguard_adapters.spark.setting_errors import setting_error
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import DataType
 
     from kafkaguard_adapters.spark.settings import SinkSettings
 
@@ -82,8 +84,22 @@ def _check_type(name: str, kind: DataType) -> None:
     found = kind.simpleString()
     if found not in _TYPES[name]:
         wanted = " or ".join(_TYPES[name])
-        said = f"column {name} is {found}, and must be {wanted}: cast it"
+        said = f"column {name} is {found}, and must be {wanted}: {_advice(name, kind)}"
         raise setting_error(said, setting=f"column {name}")
+
+
+def _advice(name: str, kind: DataType) -> str:
+    """Return how to make a column's type; a cast of a nested type gives other text."""
+    if name == "headers" and isinstance(kind, MapType):
+        entries = f"map_entries({name})"
+        if kind.simpleString() != "map<string,binary>":
+            key, value = (f"cast(h.{name} as string)" for name in ("key", "value"))
+            pair = f"struct({key} as key, cast({value} as binary) as value)"
+            entries = f"transform({entries}, h -> {pair})"
+        return f"write {entries}"
+    if isinstance(kind, ArrayType | MapType | StructType) and name in ("key", "value"):
+        return f"write to_json({name})"
+    return "cast it"
 
 
 def _check_destination(used: list[str], settings: SinkSettings) -> None:

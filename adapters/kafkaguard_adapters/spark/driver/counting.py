@@ -10,10 +10,14 @@ from typing import TYPE_CHECKING
 from kafkaguard._delivery.letter_count import exceeds
 from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.spark.driver.topics import kept_for
-from kafkaguard_adapters.spark.report import TaskCounts, WriteReport
+from kafkaguard_adapters.spark.report import (
+    TaskCounts,
+    WriteReport,
+    collapsed_said,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Hashable
 
     from kafkaguard_adapters.spark.settings import SinkSettings
 
@@ -67,7 +71,11 @@ def make_report(
     remark = growth.remark if growth else None
     if known and appended is None:
         remark = remark or _NO_ENDS
-    said = remark, _many_letters(settings, counts)
+    said = (
+        remark,
+        _many_letters(settings, counts),
+        collapsed_said(counts.collapsed_keys),
+    )
     return WriteReport(
         topic=settings.topic,
         dead_letter_topic=settings.dead_letter_topic,
@@ -81,7 +89,7 @@ def make_report(
         retried_tasks=counts.attempt,
         appended=appended,
         seconds=time.time() - growth.started if growth else 0.0,
-        remarks=tuple(remark for remark in said if remark),
+        warnings=tuple(filter(None, said)),
     )
 
 
@@ -98,12 +106,12 @@ def _many_letters(settings: SinkSettings, counts: TaskCounts) -> str | None:
     )
 
 
-#: Topics for which this process has logged collapsed keys.
-_warned: set[str | None] = set()
+#: What this process has warned about.
+_warned: set[Hashable] = set()
 
 
-def warn_once(topic: str | None, said: str, warn: Callable[[str], object]) -> None:
-    """Call ``warn`` with a text about a topic, once for each topic and process."""
-    if topic not in _warned:
-        _warned.add(topic)
+def warn_once(about: Hashable, said: str, warn: Callable[[str], object]) -> None:
+    """Call ``warn`` with a text, once for what it is about (a topic) and process."""
+    if about not in _warned:
+        _warned.add(about)
         warn(said)

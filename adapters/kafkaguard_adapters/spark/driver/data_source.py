@@ -52,6 +52,10 @@ else:
     )
 
 
+_NO_CHECKPOINT = (
+    "the query's checkpoint is not known here, so how many records are new is unknown: "
+    "set checkpointLocation as an option of the query"
+)
 #: Spark itself adds it to the options of a stream.
 _CHECKPOINT = "checkpointLocation"
 
@@ -169,7 +173,7 @@ class StreamWriter(StreamArrowWriter):
         """Return the end offsets from before this micro-batch was first planned."""
         growth = _growth(self._settings)
         if self._checkpoint is None:
-            return replace(growth, before=None)
+            return replace(growth, before=None, remark=_NO_CHECKPOINT)
         before = _notes(self._checkpoint).plan(growth.before)
         return replace(growth, before=before)
 

@@ -38,6 +38,10 @@ if TYPE_CHECKING:
 
     OnReport = Callable[[WriteReport, int], object]
 
+_NO_CHECKPOINT = (
+    "the query's checkpoint is not known here (Spark Connect does not tell it), so how "
+    "many records are new is unknown: give foreach_batch its checkpoint"
+)
 _log = logging.getLogger("kafkaguard.spark")
 
 
@@ -93,7 +97,7 @@ class ForeachBatch:
         growth = Growth.begin(self.settings)
         checkpoint = self.checkpoint or checkpoint_of(batch)
         if checkpoint is None:
-            return replace(growth, before=None)
+            return replace(growth, before=None, remark=_NO_CHECKPOINT)
         if is_temporary(checkpoint):
             return growth
         before, remark = Notes(checkpoint).begin(batch_id, growth.before)

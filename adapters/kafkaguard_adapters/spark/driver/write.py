@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard_adapters.spark.driver.columns import check_columns
 from kafkaguard_adapters.spark.driver.counting import Growth, make_report, warn_once
+from kafkaguard_adapters.spark.driver.determinism import random_rows
 from kafkaguard_adapters.spark.driver.frame import (
     check_frame,
     check_order,
@@ -135,6 +137,9 @@ def write_frame(
     plan = plan_write(
         df, settings, topics, columns, partitions=partitions, order_by=order_by
     )
+    random = random_rows(df, plan)
+    if random is not None:
+        warn_once((settings.topic, random), random, _log.warning)
     try:
         rows = plan.mapInArrow(CountingTask(settings, topics), COUNTS_SCHEMA).collect()
     except Exception as error:
@@ -148,7 +153,8 @@ def write_frame(
     counts = add_up(TaskCounts.from_json(row.counts) for row in rows)
     if said := collapsed_said(counts.collapsed_keys):
         warn_once(settings.topic, said, _log.warning)
-    return make_report(settings, counts, growth)
+    report = make_report(settings, counts, growth)
+    return replace(report, warnings=(*report.warnings, random)) if random else report
 
 
 def _appended_text(growth: Growth, settings: SinkSettings) -> str:

@@ -60,8 +60,14 @@ class WindowAttempts:
         self._now = now
         self._sleep = sleep
         self._draw = draw
+        self._longest = float(settings.client["delivery.timeout.ms"]) / 1000
+        self._opened = now()
         self._machine: Machine | None = None
         self._may_be_tried: dict[tuple[int, str | None], bool] = {}
+
+    def open_window(self) -> None:
+        """Note the time: records are given to the client from now on."""
+        self._opened = self._now()
 
     def begin(self) -> None:
         """Count attempts from 0 again: earlier failures have their outcomes."""
@@ -89,7 +95,10 @@ class WindowAttempts:
         """
         now = self._now()
         if self._machine is None:
-            self._machine = Machine(now, self._draw, bucket=self._budget)
+            # The policy's time counts from when the record was sent. A record fails
+            # after the client's longest attempt at the latest.
+            sent = max(self._opened, now - self._longest)
+            self._machine = Machine(sent, self._draw, bucket=self._budget)
         error, ruling = self._judged(*failures[0])
         step = self._machine.failed(error.verdict, ruling, now)
         if step.kind != "again":

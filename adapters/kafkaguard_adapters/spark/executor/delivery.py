@@ -86,6 +86,8 @@ class Delivery:
         if refused:
             self._refuse(columns, refused)
             columns = columns.without(refused)
+        if not self._sent:
+            self._driver.open_window()
         self._sent.append(columns)
         if columns.are_plain:
             self._sender.produce_plain(columns.plain())

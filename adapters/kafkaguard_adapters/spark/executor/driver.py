@@ -124,6 +124,10 @@ class WindowDriver:
         letters = policy.dead_letter.model_copy(update={"limit": None})
         return policy.replace(dead_letter=letters)
 
+    def open_window(self) -> None:
+        """Begin a window: its first records are about to be sent."""
+        self._attempts.open_window()
+
     def assume_delivered(self, count: int) -> None:
         """Count records that were given to the client as delivered.
 
@@ -331,6 +335,7 @@ class WindowDriver:
                 self._letters.undo_delivered()
                 self._claim_letter(refused.error, refused.place.topic, refused)
         again = [_again(record) for record in records]
+        self.open_window()
         self._sender.produce(again)
         self._sender.flush()
         failed = self._tried_again(self._sender.take_failed(), again)

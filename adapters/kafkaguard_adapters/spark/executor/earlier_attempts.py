@@ -1,13 +1,15 @@
 """The stored error of a task attempt, so that later attempts fail at once.
 
-Spark runs a failed task again, and each attempt would send the good records again. The
-file is in the executor's own folder, which Spark deletes with the application. An
+Spark runs a failed task again, and each attempt would send the good records again. And
+each would have the whole time of the policy, so the first failure's time is stored.
+The file is in the executor's own folder, which Spark deletes with the application. An
 attempt in another executor does not find the file.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,26 +24,54 @@ _FOR_GOOD = (Action.REJECT, Action.CONFIGURE)
 _log = logging.getLogger("kafkaguard.spark")
 
 
-def fail_as_before(context: Any) -> None:
+def fail_as_before(context: Any) -> float | None:
     """Fail before anything is sent, if an earlier attempt has stored its error.
 
     Args:
         context: Spark's context of this task; None: not in a task.
 
+    Returns:
+        The seconds that the policy leaves for this attempt; None: no earlier attempt
+        has stored an error.
+
     Raises:
-        TaskFailedError: The error of an earlier attempt at this task.
+        TaskFailedError: The error of an earlier attempt at this task, which is final,
+            or the policy's deadline is over.
     """
-    if context is not None and (note := _note(context)).exists():
-        raise TaskFailedError(note.read_text())
+    if context is None or not (note := _note(context)).exists():
+        return None
+    until, _, failure = note.read_text().partition("\n")
+    left = float(until) - time.time()
+    if left <= 0:
+        raise TaskFailedError(failure)
+    return left
 
 
-def remember(context: Any, error: KafkaGuardError, failure: TaskFailedError) -> None:
-    """Store an error for later attempts, if each of them would fail in the same way."""
-    if context is None or error.verdict.action not in _FOR_GOOD:
+def remember(
+    context: Any,
+    error: KafkaGuardError,
+    failure: TaskFailedError,
+    until: float | None,
+) -> None:
+    """Store an error for later attempts, if it is final, or will be.
+
+    Args:
+        context: Spark's context of this task; None: not in a task.
+        error: The error of this attempt.
+        failure: The same, as the driver reads it.
+        until: When the policy's deadline is over, in seconds since the epoch; None: no
+            policy was given.
+    """
+    if error.verdict.action in _FOR_GOOD:
+        until = 0.0
+    if context is None or until is None:
         return
+    note = _note(context)
     try:
-        _note(context).write_text(str(failure))
-    except OSError as why:
+        if until and note.exists():  # The deadline counts from the first failure.
+            until = float(note.read_text().partition("\n")[0])
+        note.write_text(f"{until}\n{failure}")
+    except (OSError, ValueError) as why:
         _log.warning(
             "the error of this attempt cannot be stored, so later attempts "
             "send their records again: %s",

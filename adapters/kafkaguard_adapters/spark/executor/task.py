@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -37,25 +38,43 @@ def run_task(
 
     context = TaskContext.get()
     attempt = context.attemptNumber() if context else 0
-    fail_as_before(context)
+    left = fail_as_before(context)
+    began = time.time()
     try:
         if attempt:
-            _ask_first(settings, attempt)
+            _ask_first(settings, attempt, left)
         with Delivery(settings, topics) as delivery:
             for batch in batches:
                 delivery.send(batch)
             delivery.end_window()
     except KafkaGuardError as error:
         failure = task_failed(error)
-        remember(context, error, failure)
+        remember(context, error, failure, _until(settings, began))
         raise failure from error
     delivery.counts.attempt = attempt
     return delivery.counts
 
 
-def _ask_first(settings: SinkSettings, attempt: int) -> None:
+def _until(settings: SinkSettings, began: float) -> float | None:
+    """Return when the policy's deadline is over for records that have failed now.
+
+    It counts from when they were sent: at most the client's longest attempt ago.
+
+    Args:
+        settings: The settings of the write.
+        began: When this attempt began, in seconds since the epoch.
+    """
+    if settings.deadline_s is None:
+        return None
+    longest = float(settings.client["delivery.timeout.ms"]) / 1000
+    return max(began, time.time() - longest) + settings.deadline_s
+
+
+def _ask_first(settings: SinkSettings, attempt: int, left: float | None) -> None:
     """Fail a repeated task at once if no broker answers."""
     patience = settings.patience_s or ASK_AGAIN_S
+    if left is not None:
+        patience = min(patience, max(left, 1.0))
     if Brokers(settings.client).answer(patience):
         return
     raise errors.make(

@@ -55,6 +55,22 @@ def _is_hidden(name: str) -> bool:
     return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
 
+def empty_files(files: Iterable[Path]) -> str | None:
+    """Return a text if there are files, and all of them are empty."""
+    number, last = 0, None
+    for file in files:
+        try:
+            if file.stat().st_size:
+                return None
+        except OSError:
+            return None  # Spark says so.
+        number, last = number + 1, file
+    if last is None:
+        return None
+    which = f"the file {last} is" if number == 1 else f"all {number:,} files are"
+    return f"{which} empty: nothing was read, and nothing was written"
+
+
 def wrong_compression(files: Iterable[Path]) -> str | None:
     """Find a compressed file that Spark would read as text; say what to do."""
     for file in files:

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from kafkaguard.errors import KafkaGuardError
+    from kafkaguard_adapters.spark.pipeline.model import Source
+    from kafkaguard_adapters.spark.report import WriteReport
 
 _OF_A_ROW = {"key", "topic", "partition", "timestamp", "headers"}
 _FILE, _DIGEST, _WHY = "<file>", "<digest>", "<why>"
@@ -108,6 +110,25 @@ def _failing(frame: DataFrame, bad: Column, text: Column) -> DataFrame:
             for name in frame.columns
             if name in ("key", "value", "topic")
         }
+    )
+
+
+def all_malformed(report: WriteReport, source: Source) -> str | None:
+    """Return a warning if all lines are malformed: the options may be wrong."""
+    counts = report.dead_lettered, report.dropped
+    malformed = sum(each.get(Reason.MALFORMED, 0) for each in counts)
+    if not malformed or malformed < report.read:
+        return None
+    said = f"all {malformed:,} lines are malformed: check source.columns"
+    if source.format.lower() != "csv":
+        return f"{said} and source.options"
+    options = {name.lower(): value for name, value in source.options.items()}
+    separator = options.get("sep", options.get("delimiter", ","))
+    header = options.get("header", "false").lower()
+    return (
+        f"{said}, and in source.options sep (the separator of values, here "
+        f"{separator!r}) and header (whether the first line has the names of the "
+        f"columns, here {header})"
     )
 
 

@@ -30,6 +30,14 @@ def _policy(value: Any) -> Any:
     return value
 
 
+def _columns(value: Any) -> Any:
+    """Refuse a mapping, and show how the same columns are written."""
+    if not isinstance(value, dict):
+        return value
+    written = ", ".join(f"{name} {kind}" for name, kind in value.items())
+    raise ValueError(f"must be text, as in CREATE TABLE: columns: {written!r}")
+
+
 def _expanded(value: str) -> str:
     """Replace environment variables, so that the file needs no password."""
     try:
@@ -95,7 +103,7 @@ class Source(Part):
     """Any format that Spark reads: ``csv``, ``json``, ``parquet``, ``kafka`` ..."""
     path: ExpandedPath | None = None
     """A file, folder or pattern, relative to the pipeline file, with ``${NAME}``."""
-    columns: Text | None = None
+    columns: Annotated[Text | None, BeforeValidator(_columns)] = None
     """The columns and their types, as in ``CREATE TABLE``. Default: as found."""
     options: dict[str, Expanded] = Field(default_factory=dict)
     """Options of the format; ``${NAME}`` stands for an environment variable."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
@@ -22,9 +23,15 @@ from kafkaguard_adapters.spark.marker import chain_of, error_from
 from kafkaguard_adapters.spark.pipeline.casts import under_casts
 from kafkaguard_adapters.spark.pipeline.csv_lines import other_header
 from kafkaguard_adapters.spark.pipeline.early_checks import expressions
+from kafkaguard_adapters.spark.pipeline.input_files import (
+    TEXTS,
+    empty_files,
+    files_at,
+)
 from kafkaguard_adapters.spark.pipeline.kafka_source import check_other_topics
 from kafkaguard_adapters.spark.pipeline.malformed import (
     add_line_number,
+    all_malformed,
     failing_at_lines,
     failing_at_lost_keys,
     with_lines_set_aside,
@@ -83,6 +90,26 @@ def check_target(pipeline: Pipeline) -> None:
         settings = _settings(pipeline)
         check_other_topics(pipeline)
         look_up(settings)
+
+
+def empty_report(pipeline: Pipeline) -> WriteReport | None:
+    """Return the report of a pipeline whose files are all empty, which needs no Spark.
+
+    Without ``columns``, Spark would find no column in an empty file.
+
+    Returns:
+        The report, with a warning; None: there is something to read, the files are not
+        on this machine, or the pipeline is a stream.
+    """
+    source, settings = pipeline.source, _settings(pipeline)
+    is_text = source.format.lower() in TEXTS
+    if pipeline.stream or not source.path or not is_text or "://" in source.path:
+        return None
+    said = empty_files(files_at(source.path))
+    if said is None:
+        return None
+    nothing = total(settings.topic, settings.dead_letter_topic, [])
+    return replace(nothing, warnings=(said,))
 
 
 def plan(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
@@ -285,13 +312,15 @@ def run(
         KafkaGuardError: A record failed the job.
     """
     try:
-        return _run(frame, pipeline, on_batch)
+        report = _run(frame, pipeline, on_batch)
     except (KafkaGuardError, *OF_SPARK) as error:
         translated = error_from(error)
         if translated is None:
             raise
         add_line_number(translated)
         raise translated from error
+    said = all_malformed(report, pipeline.source)
+    return replace(report, warnings=(*report.warnings, said)) if said else report
 
 
 def _run(
@@ -321,6 +350,11 @@ def _run(
         interrupt.add_note(f"of finished micro-batches: {finished}")
         if function.unfinished:
             interrupt.add_note(f"of the unfinished one: {function.unfinished}")
+        raise
+    except OF_SPARK as error:
+        # Notes do not come through Spark; those of kafkaguard's errors are in its text.
+        if function.unfinished and error_from(error) is None:
+            error.add_note(function.unfinished)
         raise
     return total(settings.topic, settings.dead_letter_topic, reports)
 
