@@ -1,4 +1,4 @@
-"""A warning about random columns: Spark cannot compute their rows again as they were."""
+"""A warning about random columns, which Spark cannot compute again as they were."""
 
 from __future__ import annotations
 
