@@ -165,6 +165,30 @@ def test_what_may_be_written_or_can_never_be_is_not_tried_again(code):
     assert not Clock().attempts("spark-sink").may_be_tried(failure(code))
 
 
+@pytest.mark.parametrize(
+    ("code", "policy", "fails"),
+    [
+        (TIMED_OUT, "spark-sink", True),
+        (TIMED_OUT, {"in_doubt": "report"}, False),
+        (TIMED_OUT, {"in_doubt": "resend"}, False),
+        (
+            TIMED_OUT,
+            {"overrides": [{"when": {"code": -192}, "in_doubt": "report"}]},
+            False,
+        ),
+        (TOO_LARGE, "spark-sink", False),
+        (e.InvalidRecordError.code, "spark-sink", False),
+        (UNKNOWN_TOPIC, "spark-sink", False),
+    ],
+)
+def test_record_that_is_in_doubt_fails_the_task_at_once(code, policy, fails):
+    """Its fate depends on no other record of the window."""
+    failures = [failure(TOO_LARGE), failure(code)]
+    error = Clock().attempts(policy).fatal(failures)
+    assert fails == (error is not None)
+    assert error is None or error.code == code
+
+
 def test_record_is_not_sent_after_a_later_one_of_its_key():
     """A later record of the same key and topic may already be written."""
     records = [

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaguard._retries.budget import shared_budget
 from kafkaguard._retries.machine import CallContext, Machine
-from kafkaguard._verdicts.verdict import RETRIABLE_ACTIONS
+from kafkaguard._verdicts.verdict import RETRIABLE_ACTIONS, Action
 from kafkaguard.errors import CorruptMessageError
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.spark.policy import CLIENT
@@ -85,6 +85,20 @@ class WindowAttempts:
                 and ruling.action in RETRIABLE_ACTIONS
             )
         return self._may_be_tried[kind]
+
+    def fatal(self, failures: Sequence[FailedRecord]) -> KafkaGuardError | None:
+        """Return the error of a record that is in doubt and fails the task, if any.
+
+        The delivery machine would decide the same after it has looked at each record of
+        the window, which takes a minute if all of half a million have timed out.
+        """
+        kinds = {(error.code(), r.topic): (error, r) for error, r in failures}
+        for error, record in kinds.values():
+            known, ruling = self._judged(error, record)
+            is_doubt = ruling.action is known.verdict.action is Action.IN_DOUBT
+            if is_doubt and ruling.in_doubt == "raise":
+                return known
+        return None
 
     def wait(self, failures: Sequence[FailedRecord]) -> None:
         """Wait until the next attempt.

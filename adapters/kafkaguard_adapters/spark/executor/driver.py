@@ -200,6 +200,8 @@ class WindowDriver:
             left = self._tried_again(failed, records)
             self.counts.resent += len(failed) - len(left)
             failed = left
+            if (fatal := self._attempts.fatal(failed)) is not None:
+                raise fatal
         self.counts.delivered += count - len(failed)
         by_topic: defaultdict[str, list[FailedRecord]] = defaultdict(list)
         for error, record in failed:
