@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 #: A topic's largest batch in bytes; an error: the topic does not exist; None: unknown.
 SizeAnswer = int | KafkaGuardError | None
 Header = tuple[str, bytes | None]
+#: The end of an attempt that may have written a batch: a code, or no answer.
+Earlier = int | Literal["lost"]
 #: The rank of a record in its partition: position of the batch, index in it.
 Rank = tuple[tuple[int, ...], int]
 
@@ -217,8 +219,11 @@ class Refusal:
             the client gave up. ``"unknown"``: the client does not distinguish these.
         sent: ``"never"``; ``"maybe"``: sent, without an answer; ``"answered"``.
         first_try: Whether the batch was sent once only; None if unknown.
-        was_unanswered: An earlier attempt of the client had no answer, so the record
-            may have been written, whatever the last answer is.
+        was_unanswered: An earlier attempt of the client had no answer, or one that does
+            not exclude that it was written. So the record may have been written,
+            whatever the last answer is.
+        earlier: The end of that attempt: the code of its answer, or ``"lost"`` if it
+            had none; None: the client does not tell.
         expired: It failed because its time was over.
         null_key: Whether the record has no key, after serialisers; None if unknown.
         partition: The partition that the client chose, if the batch does not have it.
@@ -231,6 +236,7 @@ class Refusal:
     sent: Literal["never", "maybe", "answered"]
     first_try: bool | None = None
     was_unanswered: bool = False
+    earlier: Earlier | None = None
     expired: bool = False
     null_key: bool | None = None
     partition: int | None = None

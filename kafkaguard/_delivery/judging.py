@@ -294,14 +294,19 @@ class Judge:
 
     def _in_doubt(self, refusal: Refusal, known: RefusalFacts) -> KafkaGuardError:
         """Judge a refusal of a batch that may have been written before."""
+        but = f"but an earlier attempt {_end_of(refusal)}, so it may have been written"
+        if refusal.blame == "mate":
+            return self._errors.make(
+                BatchMateRefusedError,
+                f"the broker refused another record of its batch, {but}",
+                original=_exception(refusal.cause),
+                verdict=replace(IN_DOUBT, error_class=BatchMateRefusedError),
+                **_error_arguments(known),
+            )
         refused = classify(refusal.cause, api="Produce")
         return self._errors.translate(
             refusal.cause,
-            message=(
-                "the broker refused it, but a connection was lost while the client had "
-                "it or shortly before: an earlier attempt may have got no answer, so "
-                "the record may have been written"
-            ),
+            message=f"the broker refused it, {but}",
             verdict=replace(IN_DOUBT, error_class=refused.error_class),
             **_error_arguments(known),
         )
@@ -374,6 +379,15 @@ def ends_all(cause: Any) -> bool:
     )
 
 
+def may_be_written(code: int) -> bool:
+    """Return whether the batch of an answered attempt may be in the topic.
+
+    Also for an idempotent producer: the broker checks a record before it looks whether
+    it has the batch already, so it may refuse what it has written.
+    """
+    return classify(code, api="Produce", idempotent=False).written != "no"
+
+
 def may_be_tried(error: KafkaGuardError) -> bool:
     """Return whether a record was not written, and another attempt may succeed."""
     return error.verdict.retriable and error.verdict.written == "no"
@@ -406,6 +420,17 @@ def add_words(error: KafkaGuardError, words: str) -> None:
 def _error_arguments(known: RefusalFacts) -> dict[str, Any]:
     topic, partition = known.place
     return {"api": "Produce", "topic": topic, "partition": partition}
+
+
+def _end_of(refusal: Refusal) -> str:
+    """Return what is known about the attempt that may have written a record."""
+    match refusal.earlier:
+        case None:
+            return "may have got no answer"
+        case "lost":
+            return "got no answer"
+        case code:
+            return f"was answered with {for_code(code).name} ({code})"
 
 
 def _code_of(refusal: Refusal) -> int | None:

@@ -17,6 +17,10 @@ from kafkaguard_adapters.aiokafka._private.producing import reading
 from kafkaguard_adapters.aiokafka.errors import errors as aiokafka_classes
 from tests.contracts.attempts import AttemptsContract
 from tests.contracts.cases import BuffersContract, CasesContract, SequencesContract
+from tests.contracts.earlier_attempts import (
+    EarlierAttemptsContract,
+    EarlierAttemptsOfIdempotentContract,
+)
 from tests.contracts.instrumentation import InstrumentationContract
 from tests.contracts.producer import ExpiryContract, ProducerContract, Writer
 from tests.contracts.rejects import RejectsContract
@@ -305,7 +309,9 @@ class AiokafkaContract(
         return Own
 
 
-class TestAiokafka(AiokafkaContract, SequencesContract):
+class TestAiokafka(
+    AiokafkaContract, SequencesContract, EarlierAttemptsOfIdempotentContract
+):
     """With idempotence."""
 
     settings: ClassVar = {"enable_idempotence": True}
@@ -316,7 +322,7 @@ class TestAiokafka(AiokafkaContract, SequencesContract):
         super().test_a_denied_topic_is_told_of_both_classes(kafka_users)
 
 
-class TestAiokafkaNotIdempotent(AiokafkaContract):
+class TestAiokafkaNotIdempotent(AiokafkaContract, EarlierAttemptsContract):
     """Without idempotence, which is the client's default."""
 
     idempotent = False

@@ -129,14 +129,31 @@ def test_the_policy_tries_again_what_was_certainly_not_written(code, first_try, 
     assert later == judged(code, first_try=first_try).may_be_tried
 
 
-def test_an_earlier_attempt_without_an_answer_leaves_it_in_doubt():
-    """Whatever the last answer is."""
-    found = judged(87, was_unanswered=True, null_key=True)
+@pytest.mark.parametrize(
+    ("earlier", "words"),
+    [
+        (None, "an earlier attempt may have got no answer"),
+        ("lost", "an earlier attempt got no answer"),
+        (20, "answered with NOT_ENOUGH_REPLICAS_AFTER_APPEND (20), so"),
+    ],
+)
+def test_an_earlier_attempt_without_an_answer_leaves_it_in_doubt(earlier, words):
+    """Whatever the last answer is; the text says what is known of the earlier one."""
+    found = judged(87, was_unanswered=True, earlier=earlier, null_key=True)
     assert found.error.verdict.action is Action.IN_DOUBT
     assert isinstance(found.error, found.error.verdict.error_class)
     assert found.error.code == found.error.verdict.error_class.code
-    assert "an earlier attempt may have got no answer" in str(found.error)
+    assert words in str(found.error)
     assert (found.may_be_rescued, found.may_be_tried) == (False, False)
+
+
+def test_a_mate_of_a_refused_record_is_in_doubt_after_an_attempt_that_was_lost():
+    """Its error is that of a mate, since the broker did not refuse it."""
+    found = judged(87, blame="mate", was_unanswered=True, earlier="lost")
+    assert isinstance(found.error, errors.BatchMateRefusedError)
+    assert found.error.verdict.action is Action.IN_DOUBT
+    assert (found.may_be_rescued, found.may_be_tried) == (False, False)
+    assert "but an earlier attempt got no answer" in str(found.error)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,10 @@ from opentelemetry.instrumentation.kafka import KafkaInstrumentor
 from kafkaguard import errors, guard
 from tests.contracts.attempts import AttemptsContract
 from tests.contracts.cases import BuffersContract, CasesContract, SequencesContract
+from tests.contracts.earlier_attempts import (
+    EarlierAttemptsContract,
+    EarlierAttemptsOfIdempotentContract,
+)
 from tests.contracts.instrumentation import InstrumentationContract
 from tests.contracts.producer import (
     CallbacksContract,
@@ -183,7 +187,9 @@ class KafkaPythonContract(
         return Own
 
 
-class TestKafkaPython(KafkaPythonContract, SequencesContract):
+class TestKafkaPython(
+    KafkaPythonContract, SequencesContract, EarlierAttemptsOfIdempotentContract
+):
     """With idempotence, which is the client's default."""
 
 
@@ -195,6 +201,14 @@ class TestKafkaPythonNotIdempotent(KafkaPythonContract):
     overtakes = True
     splits_in_order = False  # a part that is split again is overtaken by the next one
     settings: ClassVar = {"enable_idempotence": False, "retries": 0}
+
+
+class TestKafkaPythonRetries(EarlierAttemptsContract):
+    """The client's own retries, where a refused batch does not end the client."""
+
+    idempotent = False
+    settings: ClassVar = {"enable_idempotence": False}
+    open = KafkaPythonContract.open
 
 
 class TestKafkaPythonTransactions(TransactionsContract):

@@ -17,6 +17,12 @@ from kafka.errors import (
     KafkaError,
     KafkaTimeoutError,
     MessageSizeTooLargeError,
+    NodeNotReadyError,
+    NotEnoughReplicasAfterAppendError,
+    NotEnoughReplicasError,
+    NotLeaderForPartitionError,
+    RequestTimedOutError,
+    UnknownTopicOrPartitionError,
 )
 from kafka.partitioner.default import DefaultPartitioner
 from kafka.producer.producer_batch import ProducerBatch
@@ -120,13 +126,50 @@ class TestRefusals:
         (refusal,) = one.refusals()
         assert (refusal.blame, refusal.sent) == ("batch", "maybe")
 
-    def test_a_refused_id_that_hides_in_a_text_was_never_sent(self):
-        """Its code is found, though the batch was drained."""
-        batch = source(b"a", sent=True)
+    @pytest.mark.parametrize(("sent", "word"), [(True, "maybe"), (False, "never")])
+    def test_a_refused_id_that_hides_in_a_text_is_found(self, sent, word):
+        """A batch that was sent before may have been written all the same."""
+        batch = source(b"a", sent=sent)
         one = followed(batch)
         batch.abort(KafkaError("InitProducerId failed: [Error 31] denied"))
         (refusal,) = one.refusals()
-        assert (refusal.sent, refusal.cause.errno) == ("never", 31)
+        assert (refusal.sent, refusal.cause.errno) == (word, 31)
+
+    @pytest.mark.parametrize(
+        ("cause", "answered", "earlier"),
+        [
+            (KafkaConnectionError("gone"), False, "lost"),
+            (RequestTimedOutError("no answer"), False, "lost"),
+            (RequestTimedOutError(), True, 7),
+            (NotEnoughReplicasAfterAppendError(), True, 20),
+            (NotLeaderForPartitionError(), True, 6),
+            (NotEnoughReplicasError(), True, None),
+            (UnknownTopicOrPartitionError(), True, None),
+            (NodeNotReadyError("no connection"), False, None),
+        ],
+    )
+    def test_an_earlier_attempt_is_kept_if_it_may_have_written(
+        self, cause, answered, earlier
+    ):
+        """Also for the parts of the batch, if a later answer says that it is too large.
+
+        A certain "not written" is not kept.
+        """
+        batch = source(b"a", b"b", sent=True, retried=True)
+        one = followed(batch)
+        one.is_tried_again(cause, answered=answered)
+        one.is_tried_again(NotEnoughReplicasError(), answered=True)
+        refuse(batch, InvalidRecordError(), 1)
+        for refusal in one.refusals():
+            assert (refusal.earlier, refusal.was_unanswered) == (
+                earlier,
+                earlier is not None,
+            )
+        part = source(b"a")
+        piece = SourceBatch(None, part, (0, 0), 10.0, one)
+        part.abort(IllegalStateError("closed"))
+        (refusal,) = piece.refusals()
+        assert refusal.sent == ("never" if earlier is None else "maybe")
 
     def test_records_from_before_the_guard_are_left_out(self):
         """The places of the others are counted from where it began."""

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from aiokafka.errors import KafkaError, KafkaTimeoutError
+from aiokafka.errors import BrokerResponseError, KafkaError, KafkaTimeoutError
 
 from kafkaguard._delivery.facts import Answer, Batch, Place, Refusal
-from kafkaguard._verdicts.classification import classify
+from kafkaguard._delivery.judging import may_be_written
 from kafkaguard_adapters.aiokafka._private.producing import reading
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Sequence
 
-    from kafkaguard._delivery.facts import Raw
+    from kafkaguard._delivery.facts import Earlier, Raw
     from kafkaguard._delivery.records import Record
     from kafkaguard.errors import KafkaGuardError
 
@@ -86,10 +86,10 @@ class SourceBatch(Batch):
 
     __slots__ = (
         "_code",
+        "_earlier",
         "_is_on_its_way",
         "_owner",
         "_slots",
-        "_was_unanswered",
         "before",
         "late",
         "producer",
@@ -117,8 +117,8 @@ class SourceBatch(Batch):
         #: The code of the last answer; None: the last request has no answer.
         self._code: int | None = None
         self._is_on_its_way = False
-        #: Whether an earlier request may have written it.
-        self._was_unanswered = False
+        #: The end of an earlier request that may have written it; None: there is none.
+        self._earlier: Earlier | None = None
         self._slots: list[Slot] = []
 
     # --- facts for the machine --------------------------------------------------------
@@ -150,7 +150,7 @@ class SourceBatch(Batch):
 
     def went(self) -> None:
         """Count a request that has this batch."""
-        self._was_unanswered = self.may_be_written()
+        self._keep_earlier()
         self._code, self._is_on_its_way = None, True
         self.requests += 1
 
@@ -165,8 +165,12 @@ class SourceBatch(Batch):
 
     def waits_again(self) -> None:
         """Handle a batch that waits for its next request."""
-        self._was_unanswered = self.may_be_written()
+        self._keep_earlier()
         self._is_on_its_way = False
+
+    def _keep_earlier(self) -> None:
+        if self._earlier is None and self.may_be_written():
+            self._earlier = "lost" if self._code is None else self._code
 
     def was_accepted(self, base_offset: int | None) -> None:
         """Report that the broker accepted the batch."""
@@ -212,9 +216,9 @@ class SourceBatch(Batch):
 
     def may_be_written(self) -> bool:
         """Return whether any request may have written the batch."""
-        if self._was_unanswered or self.is_on_its_way:
+        if self._earlier is not None or self.is_on_its_way:
             return True
-        return self._code is not None and _may_be_written(self._code)
+        return self._code is not None and may_be_written(self._code)
 
     def refusals(self, cause: BaseException) -> list[Refusal]:
         """Return why each record has failed.
@@ -223,13 +227,15 @@ class SourceBatch(Batch):
             cause: The exception that the client gives as the reason.
         """
         raws = self.raws()
-        how = self._answered() if self.was_answered_at_last else self._lost(cause)
+        # A batch that waits for its retry after an answer may also be given up.
+        is_answer = self.was_answered_at_last and isinstance(cause, BrokerResponseError)
+        how = self._answered() if is_answer else self._lost(cause)
         return [
             Refusal(
                 token=token,
                 index=index,
                 cause=cause,
-                first_try=self.requests == 1 and not self._was_unanswered,
+                first_try=self.requests == 1 and self._earlier is None,
                 null_key=raw.key is None,
                 **how,
             )
@@ -240,7 +246,8 @@ class SourceBatch(Batch):
         return {
             "blame": "record" if self.source.record_count == 1 else "unknown",
             "sent": "answered",
-            "was_unanswered": self._was_unanswered,
+            "was_unanswered": self._earlier is not None,
+            "earlier": self._earlier,
         }
 
     def _lost(self, cause: BaseException) -> dict[str, Any]:
@@ -268,7 +275,3 @@ def settle_whole(whole: Whole, found: Any, error: KafkaGuardError | None) -> Non
         whole.future.set_result(found)
     else:
         whole.future.set_exception(error)
-
-
-def _may_be_written(code: int) -> bool:
-    return classify(code, api="Produce", idempotent=False).written != "no"

@@ -5,15 +5,21 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from kafka.errors import BrokerResponseError, KafkaError, KafkaTimeoutError
+from kafka.errors import (
+    BrokerResponseError,
+    KafkaError,
+    KafkaTimeoutError,
+    NodeNotReadyError,
+)
 
 from kafkaguard._delivery.facts import Batch, Place, Refusal
+from kafkaguard._delivery.judging import may_be_written
 from kafkaguard_adapters.kafka_python._private import reading
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kafkaguard._delivery.facts import Raw
+    from kafkaguard._delivery.facts import Earlier, Raw
 
 
 #: Seconds within which a record that failed at once must have its outcome.
@@ -35,9 +41,19 @@ class SourceBatch(Batch):
         inners: The client's futures of its records; this list may still grow.
         before: How many records were in the batch before the producer was guarded.
         in_parts: How many of its records are in new batches, after it was split.
+        earlier: The end of an earlier attempt that may have written it; None: no
+            attempt has, before the last one.
     """
 
-    __slots__ = ("before", "in_parts", "inners", "producer", "result", "source")
+    __slots__ = (
+        "before",
+        "earlier",
+        "in_parts",
+        "inners",
+        "producer",
+        "result",
+        "source",
+    )
 
     def __init__(
         self,
@@ -54,6 +70,7 @@ class SourceBatch(Batch):
         self.inners = reading.records_in(source)
         self.before = 0
         self.in_parts = 0
+        self.earlier: Earlier | None = getattr(parent, "earlier", None)
 
     @property
     def count(self) -> int:
@@ -77,6 +94,20 @@ class SourceBatch(Batch):
     def was_in_flight(self) -> bool:
         """Return whether the client gave it up in flight; an answer may still come."""
         return reading.was_given_up(self.result) and reading.was_sent(self.source)
+
+    def is_tried_again(self, cause: BaseException, *, answered: bool) -> None:
+        """Handle an attempt that has failed, after which the client tries again.
+
+        Args:
+            cause: The exception of the attempt.
+            answered: Whether a broker has answered it.
+        """
+        if self.earlier is not None or isinstance(cause, NodeNotReadyError):
+            return  # the latter: nothing was sent
+        if not answered:
+            self.earlier = "lost"
+        elif isinstance(cause, BrokerResponseError) and may_be_written(cause.errno):
+            self.earlier = cause.errno
 
     def refusals(self) -> list[Refusal]:
         """Return the refusal of each record."""
@@ -109,19 +140,20 @@ class SourceBatch(Batch):
     def _unanswered(
         self, index: int, inner: Any, cause: BaseException, *, expired: bool = False
     ) -> Refusal:
-        hidden = reading.unwrapped(cause)
-        # A hidden cause means that InitProducerId was refused: nothing was ever sent.
-        sent = reading.was_sent(self.source) and hidden is cause
         return Refusal(
             token=inner,
             index=index,
-            cause=hidden,
+            cause=reading.unwrapped(cause),
             blame="client",
-            sent="maybe" if sent else "never",
+            sent="maybe" if self._may_have_left() else "never",
             first_try=reading.is_first_try(self.source),
             expired=expired,
             null_key=reading.key_is_null(inner),
         )
+
+    def _may_have_left(self) -> bool:
+        # A part of a batch that was split was not sent, but maybe the whole batch was.
+        return reading.was_sent(self.source) or self.earlier is not None
 
     def _answered(
         self,
@@ -148,6 +180,8 @@ class SourceBatch(Batch):
             blame=blame,  # type: ignore[arg-type]  # one of three literals
             sent="answered" if is_answer else "maybe",  # or the connection broke
             first_try=reading.is_first_try(self.source),
+            was_unanswered=self.earlier is not None,
+            earlier=self.earlier,
             null_key=reading.key_is_null(inner),
         )
 

@@ -135,6 +135,7 @@ class KafkaPythonShell(ReportingShell):
         self._generation += 1
         begin = self._weakly(producer, self._generation)
         moving.report_batches(producer, begin)
+        moving.report_retries(producer, self._notes_retries())
         self._checks.check_appends_of(producer)
         moving.check_partitioner(producer, partial(send_errors.not_there, errors))
         for source in reading.unfinished(producer):
@@ -159,6 +160,20 @@ class KafkaPythonShell(ReportingShell):
                 shell._fault("a batch could not be tracked; it is sent", error)  # noqa: SLF001 - a method of the same class
 
         return begin
+
+    def _notes_retries(self) -> Callable[[Any, BaseException, bool], None]:
+        """Return a function that keeps the end of a batch's attempt, for its verdict.
+
+        It has only a reference to the open batches, which do not keep the shell alive.
+        """
+        unfinished = self._open
+
+        def note(source: Any, cause: BaseException, answered: bool) -> None:
+            batch = unfinished.get(source.produce_future)
+            if batch is not None:
+                batch.is_tried_again(cause, answered=answered)
+
+        return note
 
     def _begin(self, producer: Any, generation: int, source: Any, before: int) -> None:
         """Begin to track a batch. The client calls this while it holds its own lock."""

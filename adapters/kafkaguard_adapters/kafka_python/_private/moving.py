@@ -115,6 +115,27 @@ def check_partitioner(producer: Any, make_error: Callable[..., Exception]) -> No
     producer._partition = choose_and_check
 
 
+def report_retries(producer: Any, report: Callable[[Any, Any, bool], object]) -> None:
+    """Report each batch that the client will send again, in the client's own thread.
+
+    Args:
+        producer: The client's producer.
+        report: Called with the batch, the exception of the attempt that has just
+            ended, and whether a broker has answered it.
+    """
+    sender = producer._sender
+    dispatch = sender._dispatch_error
+
+    def dispatch_and_report(
+        batch: Any, exception: Any, partition_response: Any
+    ) -> None:
+        dispatch(batch, exception, partition_response)
+        if batch.final_state is None:
+            report(batch, exception, partition_response is not None)
+
+    sender._dispatch_error = dispatch_and_report
+
+
 def report_late_refusals(producer: Any, report: Callable[[Any, Any], object]) -> None:
     """Report refusals of batches that the producer had already given up.
 
