@@ -13,6 +13,15 @@ if TYPE_CHECKING:
 ANSWER_S = 5.0
 #: Seconds until building is tried again: the first and the longest wait.
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.25, 10.0
+#: The most doublings of the first pause, which more than reach the longest.
+_DOUBLINGS = 10
+#: How many clients in a row may die before they have worked, before there is no
+#: successor until a send requests one.
+MOST_DEATHS = 4
+
+
+class KeepsDyingError(Exception):
+    """Each client has died before it delivered anything."""
 
 
 class ClientLife:
@@ -37,6 +46,8 @@ class ClientLife:
         self.error: BaseException | None = None
         self.not_before = 0.0
         self._failures = 0
+        #: How many clients in a row have died without having worked.
+        self._deaths = 0
         self._has_doubt = False
 
     @property
@@ -57,6 +68,33 @@ class ClientLife:
         """Start to replace the client, which is dead."""
         self.happens(ClientEvent.DIED)
         self.cause, self.where, self._has_doubt = cause, where, False
+        self._deaths += 1
+
+    def works(self) -> None:
+        """Record that the client works: its brokers have answered about records."""
+        self._deaths = 0
+
+    def replaces_at_once(self, now: float, *, is_closing: bool) -> bool:
+        """Return whether a successor is built at once; else after a pause, or never.
+
+        Called when the dead client was stopped. The first death is followed by a
+        successor at once. If the successor dies too before it has worked, a pause
+        comes before the next, then a longer one. After ``MOST_DEATHS`` there is none
+        until a send requests one.
+
+        Args:
+            now: The time.
+            is_closing: No pause: the producer is being closed.
+        """
+        if self._deaths == 1 or is_closing:
+            return True
+        self._failures = self._deaths - 2
+        error = KeepsDyingError(
+            f"{self._deaths} producers in a row died before they delivered a record; "
+            f"the last one: {self.cause}"
+        )
+        self.fail(error, now, is_final=self._deaths > MOST_DEATHS)
+        return False
 
     def leaves_in_doubt(self, batch: Batch) -> None:
         """Keep a batch that can still be written."""
@@ -78,7 +116,8 @@ class ClientLife:
         """
         self.happens(ClientEvent.NEVER if is_final else ClientEvent.NOT_YET)
         self.error = error
-        pause = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2**self._failures)
+        doublings = min(self._failures, _DOUBLINGS)
+        pause = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2**doublings)
         self._failures += 1
         self.not_before = now + pause
 

@@ -13,6 +13,7 @@ from kafkaguard.errors import (
     AuthenticationError,
     BatchMateRefusedError,
     ClientClosedError,
+    ClientConfigurationError,
     ClientStateError,
     ClientTimeoutError,
     ClusterAuthorizationFailedError,
@@ -55,6 +56,20 @@ IN_DOUBT = classify(ClientTimeoutError(), api="Produce")
 GIVEN_UP = classify(-151)
 #: The verdict for a record that its client did not send; another client may send it.
 NOT_SENT = classify(ClientTimeoutError(), api="Produce", phase="enqueue")
+#: The verdict for a record of an idempotent producer that gets no id.
+NO_PRODUCER_ID = Verdict(
+    Action.CONFIGURE,
+    retriable=False,
+    written="no",
+    error_class=ClientConfigurationError,
+    rule=RuleInfo(
+        "no-producer-id",
+        "an idempotent producer sends nothing without an id: change the setting "
+        "or the brokers",
+        "KIP-98; InitProducerId",
+        "A service with Kafka's protocol, but without InitProducerId.",
+    ),
+)
 #: The verdict for a send that waited too long for records before it.
 HELD = Verdict(
     Action.WAIT,
@@ -68,6 +83,12 @@ HELD = Verdict(
         "guarded producers",
         "A broker is away for longer than a send waits.",
     ),
+)
+#: Failures that a new client, with the same settings, would have as well.
+_NOT_FOR_A_NEW_CLIENT = (
+    AuthenticationError,
+    ClientConfigurationError,
+    ClusterAuthorizationFailedError,
 )
 _STOPS = frozenset({Action.FENCED, Action.CONFIGURE})
 
@@ -172,7 +193,10 @@ class Judge:
         cause = refusal.cause
         sent = refusal.sent != "never"
         if not sent and ends_all(cause):
-            return Judgement(self._errors.translate(cause, **_error_arguments(known)))
+            text = cause.summary if isinstance(cause, KafkaGuardError) else None
+            return Judgement(
+                self._errors.translate(cause, message=text, **_error_arguments(known))
+            )
         why = f"the producer gave up ({_name_of(refusal)})"
         if known.closed:
             why = "the producer was closed"
@@ -372,11 +396,24 @@ def unanswered(errors: ClientErrors, text: str, **known: Any) -> KafkaGuardError
 
 
 def ends_all(cause: Any) -> bool:
-    """Return whether a new client would not help: fenced or not authorized."""
+    """Return whether a new client would not help.
+
+    It was fenced, is not authorized, or its settings do not suit the cluster.
+    """
     verdict: Verdict = classify(cause, api="Produce")
     return verdict.action is Action.FENCED or issubclass(
-        verdict.error_class, (AuthenticationError, ClusterAuthorizationFailedError)
+        verdict.error_class, _NOT_FOR_A_NEW_CLIENT
     )
+
+
+def is_about_records(cause: Any) -> bool:
+    """Return whether a client has died of a broker's answer about its records.
+
+    The answer may also be about the client: its sequence is broken.
+    """
+    if _code_in(cause) is None:
+        return False
+    return classify(cause, api="Produce").action is not Action.RECREATE
 
 
 def may_be_written(code: int) -> bool:
@@ -434,8 +471,12 @@ def _end_of(refusal: Refusal) -> str:
 
 
 def _code_of(refusal: Refusal) -> int | None:
+    return _code_in(refusal.cause)
+
+
+def _code_in(cause: Any) -> int | None:
     """Return the broker's code that a client's exception or error object carries."""
-    signal = signal_of(refusal.cause)
+    signal = signal_of(cause)
     return signal.key if signal is not None and isinstance(signal.key, int) else None
 
 

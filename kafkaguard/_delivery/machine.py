@@ -28,6 +28,7 @@ from kafkaguard._delivery.judging import (
     Judgement,
     RefusalFacts,
     ends_all,
+    is_about_records,
     is_too_large,
 )
 from kafkaguard._delivery.lines import Lines
@@ -176,6 +177,7 @@ class DeliveryMachine:
         if batch.ended is not None:
             return _NOTHING
         self._attempts.succeeded(now)
+        self._client.works()
         if not (self._rounds.topics or self._lines.again or self._out):
             batch.ended = "accepted"
             self._books.delivered(batch.count - batch.counted)
@@ -505,6 +507,8 @@ class DeliveryMachine:
         )
 
     def _die(self, cause: BaseException, place: Place | None, now: float) -> None:
+        if place is not None and is_about_records(cause):
+            self._client.works()  # so that one bad record after the other is refused
         self._client.die(cause, place)
         self._rounds.died()
         self.holds.add(None)
@@ -525,7 +529,7 @@ class DeliveryMachine:
             self._emit(commands.AskAnswers(tuple(self._unanswered)))
         else:
             self._client.happens(ClientEvent.STOPPED)
-            self._emit(commands.Replace(self._client.locking_out))
+            self._replace(now)
         return self._go_on(now)
 
     def answered(
@@ -536,8 +540,15 @@ class DeliveryMachine:
         for batch, records in unanswered.items():
             self._answer(batch, records, answers.get(batch), now)
         self._client.happens(ClientEvent.ANSWERED)
-        self._emit(commands.Replace(self._client.locking_out))
+        self._replace(now)
         return self._go_on(now)
+
+    def _replace(self, now: float) -> None:
+        """Replace the client, at once or later."""
+        if self._client.replaces_at_once(now, is_closing=self._is_closing):
+            self._emit(commands.Replace(self._client.locking_out))
+        elif self.lost is not None:
+            self._emit(commands.FreeSends(None))
 
     def _answer(
         self, batch: Batch, records: list[Record], answer: Answer | None, now: float

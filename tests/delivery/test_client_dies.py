@@ -8,6 +8,7 @@ from kafka.errors import IllegalStateError, for_code
 from kafkaguard import Action, errors
 from kafkaguard._delivery import commands as c
 from kafkaguard._delivery.attempts import Shared
+from kafkaguard._delivery.client_life import MOST_DEATHS
 from kafkaguard._delivery.dead_letters import NO_ROOM, Reason
 from kafkaguard._delivery.facts import Answer, Place, Raw, Refusal
 from kafkaguard._delivery.judging import HELD
@@ -60,6 +61,64 @@ class TestReplaced:
         closing = machine_of()
         closing.closing(0.0)
         assert not closing.died(CAUSE, None, 0.0)
+
+    def test_clients_that_die_one_after_the_other_are_replaced_ever_more_rarely(self):
+        """The first at once, three after pauses, the fifth only if a send asks."""
+        machine = machine_of()
+        assert dead(machine) == [c.Replace(None)]
+        machine.replaced(0.0)
+        for pause in (0.25, 0.5, 1.0):
+            assert dead(machine, 10.0) == ()
+            assert (machine.next_due(), machine.lost) == (10.0 + pause, None)
+            assert machine.tick(10.0 + pause) == [c.Replace(None)]
+            machine.replaced(20.0)
+        assert dead(machine, 30.0) == [c.FreeSends(None)]
+        assert machine.next_due() is None
+        text = "5 producers in a row died before they delivered a record; the last one"
+        assert f"{text}: IllegalStateError: gone" == str(machine.lost)
+        machine.wanted(30.0)
+        assert machine.next_due() == 32.0
+        assert machine.tick(32.0) == [c.Replace(None)]
+        machine.replaced(32.0)
+        assert dead(machine, 35.0) == [c.FreeSends(None)]
+
+    def test_a_record_that_waits_for_clients_that_keep_dying_has_an_outcome(self):
+        """It was not written, and its error says what they died of."""
+        machine = machine_of()
+        resent(machine, begun(machine))
+        dead(machine)
+        machine.sent("t", [CAUSE], 0.0)
+        for _ in range(MOST_DEATHS - 1):
+            machine.replaced(0.0)
+            dead(machine)
+            machine.tick(10.0)
+        machine.replaced(0.0)
+        outcome = only(c.Settle, dead(machine)).record.outcome
+        assert outcome.error.verdict.written == "no"
+        assert "it could not be sent again: 5 producers in a row" in str(outcome.error)
+
+    def test_a_delivery_begins_a_new_count_of_deaths(self):
+        """So does the refusal of a record: the client died of it, and worked."""
+        machine = machine_of()
+        for _ in range(MOST_DEATHS + 2):
+            assert dead(machine) == [c.Replace(None)]
+            machine.replaced(0.0)
+            machine.accepted(begun(machine), 0.0)
+        for _ in range(MOST_DEATHS + 2):
+            machine.died(for_code(87)(), HERE, 0.0)
+            machine.heard_out(0.0)
+            assert machine.stopped(0.0) == [c.Replace(None)]
+            machine.replaced(0.0)
+
+    def test_a_closing_producer_does_not_wait_to_be_replaced(self):
+        """Its records wait for nothing else."""
+        machine = machine_of()
+        dead(machine)
+        machine.replaced(0.0)
+        machine.died(CAUSE, HERE, 1.0)
+        machine.closing(1.0)
+        machine.heard_out(1.0)
+        assert machine.stopped(1.0) == [c.Replace(None)]
 
     @pytest.mark.parametrize(
         ("traits", "code"),

@@ -319,6 +319,14 @@ class TestLife:
         life.happens(ClientEvent.WANTED)
         assert (life.state, life.not_before) == (ClientState.PAUSED, 100.25)
 
+    def test_an_outage_of_hours_never_makes_a_pause_that_is_no_number(self):
+        """The pauses do not double for ever."""
+        life = dead()
+        for _ in range(2_000):
+            life.fail(OSError("no broker"), 100.0, is_final=False)
+            life.happens(ClientEvent.PAUSE_OVER)
+        assert life.not_before == 110.0
+
     def test_the_first_batch_that_is_left_in_doubt_is_remembered(self):
         """While it is dead; that of a successor that dies as well comes after it."""
         first, second = Keyed(HERE, 1, [b"a"]), Keyed(HERE, 2, [b"a"])

@@ -15,6 +15,7 @@ from kafka.errors import (
 from kafkaguard._delivery.facts import Batch, Place, Refusal
 from kafkaguard._delivery.judging import may_be_written
 from kafkaguard_adapters.kafka_python._private import reading
+from kafkaguard_adapters.kafka_python.errors import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -143,7 +144,7 @@ class SourceBatch(Batch):
         return Refusal(
             token=inner,
             index=index,
-            cause=reading.unwrapped(cause),
+            cause=reason_of(cause, self.producer),
             blame="client",
             sent="maybe" if self._may_have_left() else "never",
             first_try=reading.is_first_try(self.source),

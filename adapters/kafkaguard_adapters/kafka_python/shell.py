@@ -20,7 +20,7 @@ from kafka.errors import IllegalStateError, KafkaTimeoutError, RetriableError
 from kafkaguard._delivery.facts import Answer, Place, Traits
 from kafkaguard_adapters.kafka_python._private import moving, reading
 from kafkaguard_adapters.kafka_python.batches import LoneRecord, SourceBatch
-from kafkaguard_adapters.kafka_python.errors import errors
+from kafkaguard_adapters.kafka_python.errors import errors, reason_of
 from kafkaguard_adapters.kafka_python.future import record_of
 from kafkaguard_adapters.producing import send_errors
 from kafkaguard_adapters.producing.null_keys import LetterCheck
@@ -261,7 +261,7 @@ class KafkaPythonShell(ReportingShell):
         client raises its epoch instead.
         """
         producer, where = batch.producer, None
-        death = reading.cause_of_death(producer)
+        death = _cause_of_death(producer)
         if not reading.was_given_up(batch.result):
             where = batch.place
             if death is None and reading.breaks_sequence(producer, batch.source):
@@ -287,7 +287,7 @@ class KafkaPythonShell(ReportingShell):
         """Return whether a producer can deliver nothing any more; report it if so."""
         if self.is_transactional:
             return False
-        cause = reading.cause_of_death(producer)
+        cause = _cause_of_death(producer)
         if cause is not None:
             self.has_died(producer, cause)
         return cause is not None
@@ -553,6 +553,12 @@ def traits_of(producer: Any) -> Traits:
         takes_back=not is_transactional,
         margin=MARGIN_S,
     )
+
+
+def _cause_of_death(producer: Any) -> BaseException | None:
+    """Return why a producer can deliver nothing any more; None if it can."""
+    cause = reading.cause_of_death(producer)
+    return None if cause is None else reason_of(cause, producer)
 
 
 def _close(dead: Any) -> None:

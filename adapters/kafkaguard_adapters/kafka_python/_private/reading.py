@@ -15,7 +15,13 @@ import threading
 from typing import Any, NamedTuple
 
 from kafka import KafkaProducer
-from kafka.errors import KafkaError, KafkaTimeoutError, for_code
+from kafka.errors import (
+    IncompatibleBrokerVersion,
+    KafkaError,
+    KafkaTimeoutError,
+    TransactionalIdAuthorizationFailedError,
+    for_code,
+)
 from kafka.producer.future import RecordMetadata
 from kafka.producer.transaction_manager import ProducerIdAndEpoch, TransactionState
 from kafka.record import MemoryRecords, MemoryRecordsBuilder
@@ -168,7 +174,8 @@ def cause_of_death(producer: Any) -> BaseException | None:
     if manager is None:
         return None
     if manager.has_fatal_error():
-        return unwrapped(manager.last_error or KafkaError("no cause given"))
+        found: BaseException = manager.last_error or KafkaError("no cause given")
+        return found
     if manager._current_state == TransactionState.READY and not (
         manager.has_producer_id()
     ):
@@ -177,6 +184,23 @@ def cause_of_death(producer: Any) -> BaseException | None:
         lost: BaseException = KafkaTimeoutError("it has lost its producer id")
         return lost
     return None
+
+
+def refusal_of_id(error: BaseException) -> BaseException | None:
+    """Return why the brokers gave a producer no id; None: this is another error.
+
+    Args:
+        error: The error with which a producer has died, or has given up a batch.
+    """
+    # The former: the brokers do not offer InitProducerId.
+    shown = (IncompatibleBrokerVersion, TransactionalIdAuthorizationFailedError)
+    is_answer = isinstance(error, shown) or "InitProducerIdResponse" in str(error)
+    return unwrapped(error) if is_answer else None
+
+
+def has_id(producer: Any) -> bool:
+    """Return whether an idempotent producer has got an id, and has not given it up."""
+    return bool(producer._transaction_manager.has_producer_id())
 
 
 def breaks_sequence(producer: Any, batch: Any) -> bool:
