@@ -113,6 +113,7 @@ class TestReplacedMethods:
         moving.check_partitioner(producer, lambda *_: ValueError())
         manager = producer._transaction_manager
         moving.report_batches(producer, lambda _: None)
+        moving.report_retries(producer, lambda *_: None)
         moving.report_late_refusals(producer, lambda *_: None)
         moving.check_appends(producer, lambda *_: None)
         transactions.mend(producer)
@@ -126,6 +127,7 @@ class TestReplacedMethods:
             ("TransactionManager", "_enqueue_request"): manager,
             ("InitProducerIdHandler", "on_complete"): handler,
             ("ClusterMetadata", "request_update"): producer._metadata,
+            ("KafkaNetClient", "await_ready"): producer._sender._client,
         }
         moving.fail_metadata_waiters(producer)
         assert set(replaced) == set(names.REPLACED)

@@ -25,6 +25,9 @@ from kafkaguard_adapters.kafka_python.transaction_errors import words
 from kafkaguard_adapters.producing.transaction_words import COMMIT
 from tests.contracts.producer import records, stale_topic, until
 
+#: Seconds for which a broker refuses connections.
+AWAY_S = 0.7
+
 
 @pytest.fixture
 def make(kafka_cluster):
@@ -61,6 +64,69 @@ def in_transaction(producer, topic, *values):
     for value in values:
         producer.send(topic, value, b"k")
     producer.commit_transaction()
+
+
+@contextmanager
+def out_of_reach(faults):
+    """Let the broker refuse connections for a moment, from the start of the block."""
+    faults.take_away(0)
+    back = threading.Timer(AWAY_S, faults.bring_back, (0,))
+    back.start()
+    try:
+        yield
+    finally:
+        back.join()
+
+
+@pytest.mark.parametrize("call", ["send", "offsets", "commit", "abort"])
+def test_a_request_is_sent_again_once_the_coordinator_can_be_reached(
+    kafka_cluster, kafka_topic, kafka_faults, make, call
+):
+    """Its connections are refused for a moment: twice, for one producer.
+
+    The client drops the request, and would never end the transaction.
+    """
+    producer = make(kafka_topic, cluster=kafka_faults, max_block_ms=30_000)
+    offsets = {TopicPartition(kafka_topic, 0): OffsetAndMetadata(1, "", -1)}
+
+    def steps(value):
+        yield "send", lambda: producer.send(kafka_topic, value, b"k").get(30)
+        yield (
+            "offsets",
+            lambda: producer.send_offsets_to_transaction(offsets, kafka_topic),
+        )
+        if call == "abort":
+            yield "abort", producer.abort_transaction
+        else:
+            yield "commit", producer.commit_transaction
+
+    for value in (b"1", b"2"):
+        producer.begin_transaction()
+        for name, step in steps(value):
+            if name == call:
+                with out_of_reach(kafka_faults):
+                    step()
+            else:
+                step()
+    in_transaction(producer, kafka_topic, b"seen")
+    ended = [] if call == "abort" else [b"1", b"2"]
+    assert committed(kafka_cluster, kafka_topic) == [*ended, b"seen"]
+
+
+def test_transactions_begin_once_the_coordinator_can_be_reached(
+    kafka_topic, kafka_faults
+):
+    """So does init_transactions(), whose connection was refused."""
+    client = KafkaProducer(
+        bootstrap_servers=kafka_faults.bootstrap_servers,
+        transactional_id=f"id-{kafka_topic}",
+        max_block_ms=30_000,
+    )
+    with guard(client) as producer:
+        producer.partitions_for(kafka_topic)
+        with out_of_reach(kafka_faults):
+            producer.init_transactions()
+        in_transaction(producer, kafka_topic, b"1")
 
 
 def test_after_a_refused_batch_the_next_transaction_works(kafka_cluster, make):

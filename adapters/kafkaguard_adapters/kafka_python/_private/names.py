@@ -53,7 +53,7 @@ USED = {
         "join",
         "wakeup",
     ),
-    "KafkaNetClient": ("connected",),
+    "KafkaNetClient": ("await_ready", "connected"),
     "ClusterMetadata": (
         "_future",
         "_lock",
@@ -142,6 +142,7 @@ REPLACED = {
     ),
     ("Sender", "_dispatch_error"): ("batch", "exception", "partition_response"),
     ("ClusterMetadata", "request_update"): (),
+    ("KafkaNetClient", "await_ready"): ("node_id", "timeout_ms"),
     ("TransactionManager", "_enqueue_request"): ("request_handler",),
     ("InitProducerIdHandler", "on_complete"): ("correlation_id", "response_or_exc"),
 }

@@ -12,10 +12,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafka.errors import (
+    Cancelled,
     InvalidProducerEpochError,
     InvalidProducerIdMappingError,
     InvalidTxnStateError,
     KafkaConnectionError,
+    KafkaTimeoutError,
+    NodeNotReadyError,
     NoError,
     ProducerFencedError,
     RequestTimedOutError,
@@ -41,6 +44,8 @@ if TYPE_CHECKING:
 #: Answers to an abort which mean that no transaction is open, and that no other
 #: instance has taken over.
 _NOTHING_OPEN = (NoError, InvalidTxnStateError, InvalidProducerIdMappingError)
+#: Other ends of a request without an answer; kafka-python takes them for final errors.
+_NO_ANSWER = (Cancelled, KafkaTimeoutError, NodeNotReadyError, RequestTimedOutError)
 
 
 class _AbortFirst(TxnRequestHandler):  # type: ignore[misc]  # kafka-python has no types
@@ -87,10 +92,12 @@ class _AbortFirst(TxnRequestHandler):  # type: ignore[misc]  # kafka-python has 
 def mend(producer: Any) -> None:
     """Change a transactional producer to behave as Java's client.
 
-    A request without an answer within ``request_timeout_ms`` is sent again. Offsets
-    that the brokers refuse are given up when the transaction is aborted. The epoch is
-    raised only if no other instance has taken over.
+    A request without an answer within ``request_timeout_ms`` is sent again, and so is
+    one that could not be sent. Offsets that the brokers refuse are given up when the
+    transaction is aborted. The epoch is raised only if no other instance has taken
+    over.
     """
+    _keep_unsent_requests(producer._sender._client)
     manager = producer._transaction_manager
     enqueue = type(manager)._enqueue_request
 
@@ -112,15 +119,32 @@ def mend(producer: Any) -> None:
     manager._enqueue_request = enqueue_mended
 
 
+def _keep_unsent_requests(client: Any) -> None:
+    """Let the client queue a request again if it cannot connect to the coordinator.
+
+    kafka-python queues it again if ``await_ready`` returns False. But the method raises
+    instead, and then the request is dropped: nobody asks to end the transaction again.
+    """
+    await_ready = client.await_ready
+
+    def is_ready(node_id: Any, timeout_ms: Any = 30000) -> Any:
+        try:
+            return await_ready(node_id, timeout_ms=timeout_ms)
+        except KafkaConnectionError:
+            return False
+
+    client.await_ready = is_ready
+
+
 def _repeats_if_lost(handler: Any) -> Callable[[int, Any], None]:
     complete = handler.on_complete
 
     def on_complete(correlation_id: int, response_or_exc: Any) -> None:
         answer = response_or_exc
-        if isinstance(answer, RequestTimedOutError):
+        if isinstance(answer, (*_NO_ANSWER, KafkaConnectionError)):
+            if not isinstance(answer, NodeNotReadyError):  # else it was not sent
+                handler.result.was_lost = True
             answer = KafkaConnectionError(str(answer))
-        if isinstance(answer, KafkaConnectionError):
-            handler.result.was_lost = True
         complete(correlation_id, answer)
 
     return on_complete
