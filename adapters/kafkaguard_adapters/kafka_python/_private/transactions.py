@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafka.errors import (
-    Cancelled,
     InvalidProducerEpochError,
     InvalidProducerIdMappingError,
     InvalidTxnStateError,
@@ -45,7 +44,8 @@ if TYPE_CHECKING:
 #: instance has taken over.
 _NOTHING_OPEN = (NoError, InvalidTxnStateError, InvalidProducerIdMappingError)
 #: Other ends of a request without an answer; kafka-python takes them for final errors.
-_NO_ANSWER = (Cancelled, KafkaTimeoutError, NodeNotReadyError, RequestTimedOutError)
+#: Not ``Cancelled``: the producer was closed, and sends nothing more.
+_NO_ANSWER = (KafkaTimeoutError, NodeNotReadyError, RequestTimedOutError)
 
 
 class _AbortFirst(TxnRequestHandler):  # type: ignore[misc]  # kafka-python has no types
