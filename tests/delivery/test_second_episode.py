@@ -23,6 +23,8 @@ def replaced(machine, now=0.0):
     machine.died(DEAD, HERE, now)
     machine.heard_out(now)
     machine.stopped(now)
+    if (due := machine.next_due()) is not None:  # a pause comes before the second one
+        machine.tick(due)
     return machine.replaced(now)
 
 
