@@ -237,6 +237,23 @@ def test_an_error_that_the_client_hides_in_a_system_error_keeps_its_code(
             assert isinstance(caught.value, KafkaException)
 
 
+def test_an_error_during_which_the_client_logs_keeps_its_code(kafka_cluster):
+    """assign(), then subscribe(): the client logs while its own error is set."""
+    topic = kafka_cluster.create_topic(partitions=3)
+    fill(kafka_cluster, topic, 3, partitions=[0, 1, 2])
+    config = settings(kafka_cluster.bootstrap_servers)
+    config["partition.assignment.strategy"] = "cooperative-sticky"
+    with guard(factory=Consumer, config=config) as consumer:
+        consumer.assign([TopicPartition(topic, n) for n in range(3)])
+        assert consumer.consume(1, 10)
+        consumer.subscribe([topic])
+        with pytest.raises(errors.ClientStateError) as caught:
+            for _ in range(20):
+                consumer.consume(9, 1)
+        assert caught.value.code == KafkaError._CONFLICT
+        assert isinstance(caught.value, KafkaException)
+
+
 def test_a_pause_outlasts_an_assignment_without_the_partition_that_waits(
     kafka_cluster, kafka_faults
 ):

@@ -63,6 +63,8 @@ if TYPE_CHECKING:
 
 __all__ = ["GuardedConsumer", "prepare", "wrap"]
 
+#: What a call of the client may raise.
+_RAISED = (KafkaException, KafkaError, RuntimeError, SystemError)
 _log = logging.getLogger("kafkaguard.consumer")
 
 #: librdkafka's own defaults.
@@ -209,7 +211,7 @@ class GuardedConsumer(BlockingConsumer):
             """Poll, as :meth:`GuardedConsumer.poll` does."""
             try:
                 message = client_poll(_AT_ONCE)
-            except (KafkaException, RuntimeError, SystemError) as error:
+            except _RAISED as error:
                 raise raised(error) from error
             if message is not None and message.error() is None:
                 return message
@@ -233,7 +235,7 @@ class GuardedConsumer(BlockingConsumer):
             try:
                 with in_client:
                     found: list[Message] = client_consume(num_messages, timeout)
-            except (KafkaException, RuntimeError, SystemError) as error:
+            except _RAISED as error:
                 raise raised(error) from error
             if not found:
                 return consume_slowly(num_messages, _AT_ONCE)
@@ -306,15 +308,18 @@ class GuardedConsumer(BlockingConsumer):
         try:
             with self._in_client:
                 return call(max(_AT_ONCE, left))
-        except (KafkaException, RuntimeError, SystemError) as error:
+        except _RAISED as error:
             raise self._raised(error) from error
 
     def _raised(self, error: BaseException) -> KafkaGuardError:
         """Translate an error that the client has raised.
 
         A DeserializingConsumer raises errors that a Consumer returns in a message. If
-        a callback runs after an error, the client hides the error in a SystemError.
+        a callback runs after an error, the client hides the error in a SystemError. If
+        it could not log a line then, it raises the KafkaError itself.
         """
+        if isinstance(error, KafkaError):
+            error = KafkaException(error)
         if isinstance(error, SystemError):
             if not isinstance(error.__cause__, KafkaException):
                 raise error
