@@ -248,8 +248,7 @@ def test_an_error_during_which_the_client_logs_keeps_its_code(kafka_cluster):
         assert consumer.consume(1, 10)
         consumer.subscribe([topic])
         with pytest.raises(errors.ClientStateError) as caught:
-            for _ in range(20):
-                consumer.consume(9, 1)
+            consumer.consume(9, 20)
         assert caught.value.code == KafkaError._CONFLICT
         assert isinstance(caught.value, KafkaException)
 
