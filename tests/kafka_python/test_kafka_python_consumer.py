@@ -10,7 +10,7 @@ from kafka import errors as kafka_errors
 from kafka.serializer import Deserializer
 from kafka.structs import OffsetAndMetadata
 
-from kafkaguard import guard
+from kafkaguard import Action, errors, guard
 from tests.contracts.consumer import AnswersContract, OwnError, Reader
 
 
@@ -142,6 +142,40 @@ class TestKafkaPythonConsumer(AnswersContract):
             yield reader
         finally:
             guarded.close(timeout_ms=5000)
+
+    def test_a_commit_while_the_group_rejoins_keeps_the_clients_class(
+        self, kafka_cluster, kafka_faults
+    ):
+        """`RebalanceInProgressError`, so that a program polls and commits again."""
+        topic = kafka_cluster.create_topic()
+        with self.open(
+            kafka_faults.bootstrap_servers, group=topic, heartbeat_interval_ms=200
+        ) as reader:
+            reader.subscribe(topic)
+            reader.read_until(reader.assigned)
+            kafka_faults.on("JoinGroup").delay(1.5)
+            for _ in range(2):
+                kafka_faults.on("Heartbeat").fail(27, times=1)
+                error = self.refused_commit(reader, topic)
+                assert isinstance(error, kafka_errors.RebalanceInProgressError)
+                assert isinstance(error, errors.RebalanceInProgressError)
+                assert error.verdict.action is Action.REJOIN
+                reader.read_until(lambda: self.is_member(reader))
+                reader.commit({(topic, 0): 0}, 5)
+
+    def refused_commit(self, reader, topic):
+        """Commit until a commit is refused; return the error."""
+        for _ in range(100):
+            reader.poll(0.05)
+            try:
+                reader.commit({(topic, 0): 0}, 5)
+            except errors.KafkaGuardError as error:
+                return error
+        raise AssertionError("no commit was refused")
+
+    def is_member(self, reader):
+        """Return whether the consumer has joined its group."""
+        return reader.guarded._coordinator.generation_if_stable() is not None
 
     def open_decoding(self, servers, decode, **options):
         """Open a consumer with a deserializer."""

@@ -412,18 +412,16 @@ class GuardedConsumer(ForkSafe, StandIn):
     ) -> dict[Any, Any]:
         """Return offsets by time, as ``AIOKafkaConsumer.offsets_for_times`` does."""
         self._check()
-        report = None
-        if all(time >= 0 for time in timestamps.values()):  # else the client raises
-            times = {place: int(time) for place, time in timestamps.items()}
-            report = await self._tiered.find(times, self._seconds)
+        report = await self._tiered.find_times(timestamps, self._seconds)
         if report is None:
             return await self.client.offsets_for_times(timestamps)
         return {each: _at(report.partitions[each]) for each in timestamps}
 
 
 def _as_client(error: KafkaGuardError) -> KafkaGuardError:
-    """Give an error of a commit the class that the client would raise."""
-    if error.verdict.action is Action.REJOIN:
+    """Give the refusal of a commit the class that the client would raise."""
+    is_refusal = error.original_type is None  # else the client has raised it
+    if is_refusal and error.verdict.action is Action.REJOIN:
         return recast(error, CommitFailedError)
     return error
 

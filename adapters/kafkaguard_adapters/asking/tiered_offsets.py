@@ -51,6 +51,8 @@ class TieredOffsets:
     ) -> OffsetsReport | None:
         """Look up offsets; None if no topic is known to be tiered.
 
+        Also if the client refuses what is wanted, because these are no partitions.
+
         Args:
             wanted: A time in milliseconds, or one of Kafka's negative numbers, by any
                 client's ``TopicPartition``.
@@ -61,7 +63,10 @@ class TieredOffsets:
                 error's ``report`` has the offsets of the others.
             KafkaGuardError: A broker refuses the request.
         """
-        places = {as_partition(each): when for each, when in wanted.items()}
+        try:
+            places = {as_partition(each): when for each, when in wanted.items()}
+        except TypeError:
+            return None  # the client raises its own error
         deadline = asyncio.get_running_loop().time() + seconds
         if not await self._is_tiered({place.topic for place in places}, deadline):
             return None
@@ -75,6 +80,23 @@ class TieredOffsets:
                 raise _with(report, error)
         report.raise_for_errors()
         return report
+
+    async def find_times(
+        self, times: Mapping[Any, Any], seconds: float
+    ) -> OffsetsReport | None:
+        """Look up offsets by time, as :meth:`find`; None if the client refuses a time.
+
+        Args:
+            times: Milliseconds since 1970, by any client's ``TopicPartition``.
+            seconds: As for :meth:`find`.
+        """
+        try:
+            whole = {place: int(time) for place, time in times.items()}
+        except (TypeError, ValueError):
+            return None
+        if any(time < 0 for time in whole.values()):
+            return None
+        return await self.find(whole, seconds)
 
     async def _is_tiered(self, topics: set[str], deadline: float) -> bool:
         try:

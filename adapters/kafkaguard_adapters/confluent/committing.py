@@ -11,7 +11,7 @@ import random
 import time
 from typing import TYPE_CHECKING, Any, Literal
 
-from confluent_kafka import KafkaException, TopicPartition
+from confluent_kafka import KafkaException, Message, TopicPartition
 
 from kafkaguard._cluster.reports import as_partition, raise_gravest
 from kafkaguard._consuming.commits import (
@@ -91,18 +91,19 @@ class Committing:
         Raises:
             KafkaGuardError: The client raised an error instead of returning a list.
         """
-        known = {as_partition(each): each for each in _offsets(args)}
+        known = _offsets(args)
         attempt = CommitRun(
             self._policy,
             random.random,
-            known or self._shell.assignment(),
+            known or _place(args) or self._shell.assignment(),
             time.monotonic() + self._deadline,
             client=errors.client,
         )
 
         def once(places: Collection[Place]) -> Mapping[Place, KafkaGuardError]:
             offsets = [known[each] for each in places if each in known]
-            given = {"offsets": offsets} if offsets else args
+            is_again = offsets and attempt.errors
+            given = {"offsets": offsets} if is_again else args
             try:
                 found = self._consumer.commit(**given, asynchronous=False)
             except KafkaException as error:
@@ -134,13 +135,19 @@ class Committing:
         return self._shell.assignment() or None
 
 
-def _offsets(args: Mapping[str, Any]) -> list[TopicPartition]:
-    """List the offsets in a commit's arguments; without any, the client has them."""
-    if "message" not in args:
-        return list(args.get("offsets", ()))
-    message = args["message"]
-    at = message.offset() + 1
-    return [TopicPartition(message.topic(), message.partition(), at)]
+def _offsets(args: Mapping[str, Any]) -> dict[Place, TopicPartition]:
+    """Return the offsets in a commit's arguments; the client checks what they are."""
+    given = args.get("offsets")
+    offsets = given if isinstance(given, list) else ()
+    return {as_partition(e): e for e in offsets if isinstance(e, TopicPartition)}
+
+
+def _place(args: Mapping[str, Any]) -> list[Place]:
+    """Return the partition of the message that a commit is about, if there is one."""
+    message = args.get("message")
+    if not isinstance(message, Message) or message.topic() is None:
+        return []
+    return [as_partition((message.topic(), message.partition()))]
 
 
 def _refused(error: Any, place: Any) -> KafkaGuardError:

@@ -424,18 +424,17 @@ class GuardedConsumer(BlockingConsumer):
 
         Listeners get the guarded consumer, not the client's.
         """
-        names = ("on_assign", "on_revoke", "on_lost")
-        listeners |= dict(zip(names, args, strict=False))
-        chained = {
-            name: self._chained(listener)
-            for name, listener in listeners.items()
-            if listener is not None
-        }
-        chained.setdefault("on_assign", self._chained(lambda *_: None))
+        on_assign, *others = args or [listeners.pop("on_assign", None)]
+        given = _do_nothing if on_assign is None else on_assign, *others
+        chained = {name: self._chained(each) for name, each in listeners.items()}
         with _translated():
-            return self.client.subscribe(topics, **chained)
+            return self.client.subscribe(topics, *map(self._chained, given), **chained)
 
-    def _chained(self, listener: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    def _chained(self, listener: Any) -> Any:
+        """Return a listener that the guard hears too; the client refuses others."""
+        if not callable(listener):
+            return listener
+
         def called(_: Any, partitions: Any) -> Any:
             self._is_reassigned = True
             self._shell.begins(partitions)
@@ -471,14 +470,19 @@ class GuardedConsumer(BlockingConsumer):
 
     def resume(self, partitions: Sequence[TopicPartition]) -> None:
         """Resume, as ``Consumer.resume`` does; held partitions resume later."""
-        free = self._machine.user_resumes(map(as_partition, partitions))
+        if isinstance(partitions, list):  # else the client refuses it
+            free = self._machine.user_resumes(map(as_partition, partitions))
+            partitions = [p for p in partitions if as_partition(p) in free]
         with _translated():
-            self.client.resume([p for p in partitions if as_partition(p) in free])
+            self.client.resume(partitions)
 
     def seek(self, partition: TopicPartition) -> None:
         """Set the position, as ``Consumer.seek`` does."""
-        with _translated(topic=partition.topic, partition=partition.partition):
+        try:
             self.client.seek(partition)
+        except KafkaException as error:
+            place = as_partition(partition)._asdict()
+            raise _ours(error, **place) from error
         self._shell.begins([partition])
         self._driver.moved(as_partition(partition), partition.offset)
 
@@ -522,12 +526,11 @@ class GuardedConsumer(BlockingConsumer):
         self, partition: Any, timeout: float = _FOR_EVER, cached: bool = False
     ) -> Any:
         """Return start and end, as ``Consumer.get_watermark_offsets`` does."""
-        if cached:
-            return self.client.get_watermark_offsets(partition, timeout, cached)
-        low = self._find({partition: EARLIEST}, timeout)
+        low = None if cached else self._find({partition: EARLIEST}, timeout)
         high = low and self._find({partition: LATEST}, timeout)
         if low is None or high is None:
-            return self.client.get_watermark_offsets(partition, timeout, cached)
+            with _translated():
+                return self.client.get_watermark_offsets(partition, timeout, cached)
         place = as_partition(partition)
         return low.offsets[place], high.offsets[place]
 
@@ -535,9 +538,12 @@ class GuardedConsumer(BlockingConsumer):
         self, partitions: Sequence[TopicPartition], timeout: float = _FOR_EVER
     ) -> Any:
         """Return offsets by timestamp, as ``Consumer.offsets_for_times`` does."""
-        report = self._find({each: each.offset for each in partitions}, timeout)
+        report = None
+        if all(isinstance(each, TopicPartition) for each in partitions):
+            report = self._find({each: each.offset for each in partitions}, timeout)
         if report is None:
-            return self.client.offsets_for_times(partitions, timeout)
+            with _translated():
+                return self.client.offsets_for_times(partitions, timeout)
         return [_at(each, report) for each in partitions]
 
     def _find(self, wanted: Mapping[Any, int], timeout: float) -> OffsetsReport | None:
@@ -579,6 +585,10 @@ def _end_of(timeout: float | None) -> float:
     return time.monotonic() + timeout
 
 
+def _do_nothing(*_: Any) -> None:
+    """Stand in for a listener that the user did not give."""
+
+
 def _is_true(value: Any) -> bool:
     return str(value).lower() in ("true", "1")
 
@@ -605,12 +615,12 @@ def _undecoded(error: Any) -> KafkaGuardError:
 
 
 @contextmanager
-def _translated(**place: Any) -> Iterator[None]:
+def _translated() -> Iterator[None]:
     """Give the client's errors a verdict."""
     try:
         yield
     except KafkaException as error:
-        raise _ours(error, **place) from error
+        raise _ours(error) from error
 
 
 def _at(wanted: Any, report: OffsetsReport) -> Any:

@@ -36,7 +36,7 @@ from kafkaguard_adapters.stand_in import CLOSE_S
 from kafkaguard_adapters.wire.io_thread import run, start
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Coroutine, Mapping
 
     from kafkaguard._cluster.offsets import OffsetsReport, PartitionOffset
     from kafkaguard._cluster.reports import TopicPartition
@@ -44,6 +44,10 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.asking.cluster_view import ClusterView
     from kafkaguard_adapters.building import Wish
     from kafkaguard_policies import RetryPolicy
+
+    _Find = Callable[
+        [Mapping[Any, Any], float], Coroutine[Any, Any, OffsetsReport | None]
+    ]
 
 _MS = 1000
 
@@ -163,7 +167,8 @@ class PublicConsumer(BlockingConsumer):
         self, partitions: Collection[Any], timeout_ms: float | None = None
     ) -> dict[Any, int]:
         """Look up first offsets, as ``KafkaConsumer.beginning_offsets`` does."""
-        report = self._find(dict.fromkeys(partitions, EARLIEST), timeout_ms)
+        wanted = dict.fromkeys(partitions, EARLIEST)
+        report = self._run(self._tiered.find, wanted, timeout_ms)
         if report is None:
             return self.client.beginning_offsets(partitions, timeout_ms)
         return offsets_of(report, partitions)
@@ -172,7 +177,8 @@ class PublicConsumer(BlockingConsumer):
         self, partitions: Collection[Any], timeout_ms: float | None = None
     ) -> dict[Any, int]:
         """Look up end offsets, as ``KafkaConsumer.end_offsets`` does."""
-        report = self._find(dict.fromkeys(partitions, LATEST), timeout_ms)
+        wanted = dict.fromkeys(partitions, LATEST)
+        report = self._run(self._tiered.find, wanted, timeout_ms)
         if report is None:
             return self.client.end_offsets(partitions, timeout_ms)
         return offsets_of(report, partitions)
@@ -181,21 +187,18 @@ class PublicConsumer(BlockingConsumer):
         self, timestamps: Mapping[Any, float], timeout_ms: float | None = None
     ) -> dict[Any, Any]:
         """Look up offsets by time, as ``KafkaConsumer.offsets_for_times`` does."""
-        report = None
-        if all(time >= 0 for time in timestamps.values()):  # else the client refuses
-            times = {place: int(time) for place, time in timestamps.items()}
-            report = self._find(times, timeout_ms)
+        report = self._run(self._tiered.find_times, timestamps, timeout_ms)
         if report is None:
             return self.client.offsets_for_times(timestamps, timeout_ms)
         return {each: _at(report.partitions[each]) for each in timestamps}
 
-    def _find(
-        self, wanted: Mapping[Any, int], timeout_ms: float | None
+    def _run(
+        self, find: _Find, wanted: Mapping[Any, Any], timeout_ms: float | None
     ) -> OffsetsReport | None:
         if timeout_ms is None:
             timeout_ms = self.client.config["request_timeout_ms"]
         try:
-            return run(self._tiered.find(wanted, timeout_ms / _MS))
+            return run(find(wanted, timeout_ms / _MS))
         except KafkaGuardError as error:
             raise recast(error, KafkaTimeoutError) from error
 
@@ -261,7 +264,7 @@ class GuardedConsumer(PublicConsumer):
             timeout_ms = self.client.config["request_timeout_ms"]
         if offsets is None and self.client.config["group_id"] is not None:
             offsets = self._committing.consumed()
-        if not offsets:
+        if not offsets or not isinstance(offsets, dict):
             return self._passed_commit(offsets, timeout_ms)
         until = time.monotonic() + min(timeout_ms / _MS, self._policy.deadline)
         attempt = CommitRun(
@@ -346,6 +349,8 @@ def _ours(error: BaseException) -> KafkaGuardError:
 
 def _as_client(error: KafkaGuardError) -> KafkaGuardError:
     """Give an error of a commit the class that the client alone would raise."""
+    if error.original_type is not None:
+        return error  # the client has raised it, in the class of its choice
     if error.verdict.action is Action.REJOIN:
         return recast(error, CommitFailedError)
     return recast(error, KafkaTimeoutError) if error.verdict.retriable else error
