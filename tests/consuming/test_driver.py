@@ -298,6 +298,133 @@ def test_a_hook_that_raises_changes_nothing(caplog):
     assert {A} == world.shell.held
 
 
+@pytest.mark.parametrize(
+    ("refusal", "answer", "asked"),
+    [(ReadRefusal(1, position=5), (0, 9), 1), (ReadRefusal(9), TopicFacts(), 0)],
+    ids=["range", "facts"],
+)
+def test_a_question_that_was_cancelled_is_no_end(cluster, refusal, answer, asked):
+    """Twice in a row the partition is tried again, and at last its question answered."""
+    cluster["range_of"] = cluster["facts_of"] = answer
+    world = World(on_offset_reset="raise")
+    world.driver.refused(A, refusal)
+    for _ in range(2):
+        for coroutine, future in world.open:
+            coroutine.close()
+            future.cancel()
+        world.open.clear()
+        world.later(0.0)
+        assert {A} == world.shell.held
+        world.later(30.0)
+        assert set() == world.shell.held
+        world.driver.refused(A, refusal)
+        assert len(world.open) == asked
+    world.answer()
+    world.later(30.0)
+    world.driver.answered(A, 5)
+    assert (world.view.read_errors, world.shell.failures) == ({}, [])
+
+
+def test_a_probe_that_was_cancelled_is_made_again(cluster, caplog):
+    """It says nothing about the partition, and probing goes on."""
+    cluster["probe_of"] = ReadRefusal(5, position=1)
+    world = World()
+    world.shell.at = {A: Reader(1, 9)}
+    world.driver.check_positions()
+    world.now = 1.0
+    world.driver.check_positions()
+    ((coroutine, future),) = world.open
+    coroutine.close()
+    future.cancel()
+    world.open.clear()
+    for _ in range(20):
+        world.later(1.0)
+        world.driver.check_positions()
+        world.answer()
+    world.later(0.0)
+    assert list(world.view.read_errors) == [A]
+    assert caplog.text == ""
+
+
+def test_a_search_for_a_wrong_setting_that_was_cancelled_is_made_again(monkeypatch):
+    """It tells nothing; the next report of the client asks again."""
+    wrong = errors.ClientConfigurationError("another security protocol")
+
+    async def wrong_setting(*_):
+        return wrong
+
+    monkeypatch.setattr(cluster_view, "wrong_setting", wrong_setting)
+    world = World()
+    world.driver.unconnected()
+    ((coroutine, future),) = world.open
+    coroutine.close()
+    future.cancel()
+    world.open.clear()
+    world.later(0.0)
+    assert (world.events, world.shell.failures) == ([], [])
+    world.driver.unconnected()
+    world.answer()
+    world.later(0.0)
+    assert world.shell.failures == [wrong]
+
+
+def test_an_answer_after_a_rebalance_is_about_nobody(cluster):
+    """A probe of a partition that went away meanwhile holds and raises nothing."""
+    cluster["probe_of"] = make(29, topic="t")
+    cluster["probe_of"] = ReadRefusal(29, position=1)
+    world = World()
+    world.shell.at = {A: Reader(1, 9)}
+    world.driver.check_positions()
+    world.now = 1.0
+    world.driver.check_positions()
+    world.shell.assigned = {B}
+    world.answer()
+    world.later(0.0)
+    assert (world.shell.held, world.shell.failures, world.events) == (set(), [], [])
+
+
+def test_what_waits_is_followed_through_two_rebalances():
+    """A partition that comes back has no old error, and may wait anew."""
+    world = World()
+    for _ in range(2):
+        world.driver.refused(A, ReadRefusal(6))
+        assert {A} == world.shell.held
+        world.shell.assigned = {B}
+        world.later(0.0)
+        assert (world.shell.held, world.view.read_errors) == (set(), {})
+        world.shell.assigned = {A, B}
+        world.later(0.0)
+        assert set() == world.shell.held
+
+
+def test_a_partition_that_the_client_resets_is_forgotten_when_it_goes_away(cluster):
+    """Nothing is due then, and it is not shown as one that cannot be read for ever."""
+    cluster["range_of"] = 9, 12
+    world = World()
+    world.driver.refused(A, ReadRefusal(1, position=5))
+    world.answer()
+    world.later(0.0)
+    assert ({A}, [A]) == (world.shell.resettable, list(world.view.read_errors))
+    world.shell.assigned = {B}
+    world.later(0.0)
+    assert world.view.read_errors == {}
+
+
+def test_what_is_queued_is_due_at_once(cluster):
+    """An answer, or an event of another thread, does not wait for the next step."""
+    cluster["range_of"] = 0, 9
+    world = World()
+    assert world.driver.seconds_left() == float("inf")
+    world.driver.refused(A, ReadRefusal(1, position=5))
+    assert world.driver.seconds_left() == float("inf")
+    world.answer()
+    assert world.driver.seconds_left() == 0
+    world.later(0.0)
+    assert 0 < world.driver.seconds_left() < float("inf")
+    world.driver.note(ev.PartitionResumesEvent)
+    assert world.driver.seconds_left() == 0
+
+
 def test_closing_gives_up_what_is_asked(cluster):
     """What was told already reaches the hook."""
     world = World()

@@ -41,11 +41,20 @@ class AnswersShell:
         self._resettable.add(place)
 
     def lets_client_reset(self, place: TopicPartition) -> bool:
-        """Return whether this answer "out of range" is left to the client."""
+        """Return whether this answer "out of range" is left to the client.
+
+        A permit counts once, and only while the partition waits: a partition that went
+        away has no permit when it comes back.
+        """
         if place in self._resettable:
             self._resettable.discard(place)
-            return True
+            return self.driver.machine.is_waiting(place) or self._reads_followers
         return self._reads_followers
+
+    def read_again(self, place: TopicPartition, position: int | None) -> None:
+        """Report that a partition that waits was read; its permit for a reset ends."""
+        self._resettable.discard(place)
+        self.driver.answered(place, position)
 
     def restart(self, places: Collection[TopicPartition]) -> None:
         """Do nothing: such a client repeats its look-ups until they succeed."""

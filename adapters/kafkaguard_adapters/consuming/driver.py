@@ -15,9 +15,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkaguard._consuming import commands as c
-from kafkaguard._consuming.machine import ReadRefusal
+from kafkaguard._consuming.machine import LIST_OFFSETS, ReadRefusal
 from kafkaguard._retries.events import emit
-from kafkaguard.errors import ClientStateError, KafkaGuardError
+from kafkaguard.errors import ClientStateError, ClientTimeoutError, KafkaGuardError
 from kafkaguard_adapters.consuming import questions
 
 if TYPE_CHECKING:
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     #: Gives an answer and the time to the machine; returns its commands.
     Turn = Callable[[Any, float], list[Command]]
 
-_NEVER = float("inf")
 _log = logging.getLogger("kafkaguard.consumer")
 
 
@@ -143,7 +142,7 @@ class Driver:
         machine = self.machine
         if self._answers:
             self._take_answers()
-        if machine.next_due < _NEVER:
+        if self._view.read_errors:
             self._follow_assignment()
             if self._clock() >= machine.next_due:
                 self._do(machine.tick(self._clock()))
@@ -188,6 +187,8 @@ class Driver:
         if has_any:
             self._view.read_errors.clear()
             self._view.read_errors.update(self.machine.waiting())
+            if not self._view.read_errors:
+                self._assigned = frozenset()  # it is followed only while some wait
 
     def _execute(self, command: Command) -> None:
         match command:
@@ -230,10 +231,15 @@ class Driver:
 
     def _arrived(self, turn: Turn, running: Running) -> None:
         """Queue an answer; this runs on the thread on which the request ran."""
+        if running not in self._running:
+            return  # close() has cancelled it
         self._running.discard(running)
         if running.cancelled():
-            return
-        error = running.exception()
+            error: BaseException | None = ClientTimeoutError(
+                "the look-up was cancelled", api=LIST_OFFSETS
+            )
+        else:
+            error = running.exception()
         self._answers.append((turn, running.result() if error is None else error))
         self._shell.wake()
 
@@ -260,7 +266,7 @@ class Driver:
 
     def _wrong_setting_turn(self, answer: Any, _: float) -> list[Command]:
         self._is_explaining = False
-        if not isinstance(answer, KafkaGuardError):
+        if not isinstance(answer, KafkaGuardError) or answer.verdict.retriable:
             return []
         return self.machine.error_returned(None, answer)
 
@@ -282,7 +288,8 @@ class Driver:
 
     def close(self) -> None:
         """Cancel the running requests, and call the hook with the last events."""
-        for each in list(self._running):
+        running, self._running = self._running, set()
+        for each in running:
             each.cancel()
         self.tell()
 

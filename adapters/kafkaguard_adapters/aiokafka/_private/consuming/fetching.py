@@ -162,7 +162,7 @@ class AIOKafkaConsumerShell(AnswersShell):
         position = asked[place]
         if not code:
             if self.driver.machine.is_waiting(place):
-                self.driver.answered(place, position)
+                self.read_again(place, position)
             return False
         if not self._is_current(place, position):
             return False

@@ -148,7 +148,7 @@ class KafkaPythonConsumerShell(AnswersShell):
         place = completed_fetch.topic_partition
         if not code:
             if self.driver.machine.is_waiting(place):
-                self.driver.answered(place, completed_fetch.fetched_offset)
+                self.read_again(place, completed_fetch.fetched_offset)
             part = self._parse(completed_fetch)
             if part:
                 part.record_iterator = decoded(
