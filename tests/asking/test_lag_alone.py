@@ -52,7 +52,7 @@ class Brokers:
         places = sorted(p for p in self.logs if p.topic == name)
         return Answer(
             name=name,
-            error_code=0 if places else 3,
+            error_code=self.refuses.get(("Metadata", name), 0 if places else 3),
             partitions=[
                 Answer(
                     partition_index=p.partition,
@@ -303,6 +303,26 @@ def test_a_topic_that_is_gone_says_so():
     named = read(Brokers(g={A(0): 1}), "g", within=30, topics=frozenset({"Z"}))
     assert partitions(named) == {("Z", 0): (None, None, None, LagReason.GONE)}
     assert named.committed_topics == {"A"}
+
+
+def test_a_topic_that_may_not_be_seen_is_not_gone_and_has_no_missing_leader():
+    """Its commits are still there, and nothing else is known of it."""
+    brokers = Brokers(g={TopicPartition("B", 0): 5, A(0): 1})
+    brokers.refuses["Metadata", "B"] = 29
+    found = read(brokers, "g", within=30)
+    assert partitions(found)["B", 0] == (5, None, None, LagReason.ERROR)
+    assert partitions(found)[A(0)][2] == 99
+    (error,) = found.groups["g"].errors
+    assert (error.code, error.api, error.topic) == (29, "Metadata", "B")
+
+
+def test_a_refused_commit_is_told_before_a_refused_end():
+    """Without the commit there is no lag, whatever the end."""
+    brokers = Brokers(g={A(0): 1})
+    brokers.refuses["OffsetFetch", A(0)] = 29
+    brokers.refuses["ListOffsets", A(0)] = 29
+    (error,) = read(brokers, "g", within=30).groups["g"].errors
+    assert (error.code, error.api) == (29, "OffsetFetch")
 
 
 def test_a_refused_end_is_that_partitions_error():

@@ -856,6 +856,27 @@ class ConsumerContract:
                 continue
         return False
 
+    def test_slow_answers_are_awaited(self, kafka_cluster, kafka_topic, kafka_faults):
+        """A join, look-ups, a commit and a close that take a second each succeed."""
+        fill(kafka_cluster, kafka_topic, 5, partitions=[0])
+        for api in ("JoinGroup", "OffsetFetch", "LeaveGroup"):
+            kafka_faults.on(api).delay(1.1, times=1)
+        kafka_faults.on("OffsetCommit").delay(1.1)
+        servers = kafka_faults.bootstrap_servers
+        with self.open(servers, group=kafka_topic, auto_commit=60) as reader:
+            reader.slice_s = reader.join_s
+            reader.subscribe(kafka_topic)
+            reader.read_until(lambda: len(reader.read) == 5, 60)
+            reader.commit({(kafka_topic, 0): 2}, 20)
+            assert len(kafka_faults.requests("OffsetCommit")) == 1
+            reader.close()
+            assert reader.events == []
+        for api, count in (("OffsetCommit", 2), ("LeaveGroup", 1)):
+            assert len(kafka_faults.requests(api)) == count
+        kafka_faults.clear()
+        with self.open(servers, group=kafka_topic) as reader:
+            assert reader.committed(kafka_topic, 0) == 5
+
     def test_closing_ends_in_time_where_the_broker_is_away(
         self, kafka_cluster, kafka_topic
     ):

@@ -1,0 +1,274 @@
+"""The guarded Consumer around a client that does what a test tells it: which error wins.
+
+What the client has returned is handed out; an error is raised once, in its turn.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.error import ConsumeError
+
+from kafkaguard import errors, load_policy
+from kafkaguard._consuming import events as ev
+from kafkaguard_adapters.asking.cluster_view import ClusterView
+from kafkaguard_adapters.confluent.consumer import GuardedConsumer, prepare
+from kafkaguard_adapters.confluent.errors import errors as made
+
+LOGIN = KafkaError(KafkaError._AUTHENTICATION, "refused")
+DENIED = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
+END = KafkaError(KafkaError._PARTITION_EOF)
+
+
+class Client:
+    """A consumer whose calls end as a script says.
+
+    Attributes:
+        script: What the next calls return, or raise. A function is called first.
+        commits: What the next commits return or raise.
+    """
+
+    def __init__(self):
+        self.script, self.commits, self.committed = deque(), deque(), []
+
+    def poll(self, _):
+        """Return one message."""
+        return self._next(None)
+
+    def consume(self, *_):
+        """Return several."""
+        return self._next([])
+
+    def _next(self, nothing):
+        found = self.script.popleft() if self.script else nothing
+        if callable(found):
+            found = found()
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def commit(self, *, asynchronous, **arguments):
+        """Commit."""
+        self.committed.append(arguments)
+        found = self.commits.popleft()
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def assignment(self):
+        """Return two partitions."""
+        return [TopicPartition("t", 0), TopicPartition("t", 1)]
+
+    def position(self, places):
+        """Return no position."""
+        return [TopicPartition(each.topic, each.partition) for each in places]
+
+    def get_watermark_offsets(self, _, cached):
+        """Return nothing known."""
+        assert cached
+
+
+class World:
+    """A guarded client, with the callbacks that it was built with."""
+
+    def __init__(self):
+        self.events, self.client = [], Client()
+        self.config = prepare({"group.id": "g", "enable.auto.commit": False})
+        view = ClusterView(lambda: None, made.make)
+        self.consumer = GuardedConsumer(
+            self.client, view, self.config, load_policy("default"), self.events.append
+        )
+        self.consumer._driver.stop_probing()
+
+    def beside(self, found, *reported):
+        """Return a step that reports errors while the client returns something."""
+
+        def step():
+            for each in reported or (LOGIN,):
+                self.config["error_cb"](each)
+            return found
+
+        return step
+
+
+@pytest.fixture
+def world():
+    """A world."""
+    return World()
+
+
+def record(offset, error=None):
+    """Return a record, or an error in place of one."""
+    return Message(topic="t", partition=0, offset=offset, value=b"", error=error)
+
+
+def offsets(found):
+    """Return the offsets of what a call has returned."""
+    messages = found if isinstance(found, list) else [found]
+    return [each.offset() for each in messages]
+
+
+CALLS = {
+    "poll": (lambda c: c.poll(5), lambda *found: found[0]),
+    "consume": (lambda c: c.consume(3, 5), lambda *found: list(found)),
+}
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_report_beside_records_is_raised_by_the_next_call(world, call):
+    """Also while calls go straight to the client, and for the second report."""
+    read, shape = CALLS[call]
+    for offset in (0, 10, 20):
+        world.client.script.extend(
+            (
+                shape(record(offset)),
+                shape(record(offset + 1)),
+                world.beside(shape(record(offset + 2))),
+                shape(record(offset + 3)),
+            )
+        )
+        for n in range(3):
+            assert offsets(read(world.consumer)) == [offset + n]
+        with pytest.raises(errors.AuthenticationError):
+            read(world.consumer)
+        assert offsets(read(world.consumer)) == [offset + 3]
+    assert [each.raised for each in world.events] == [True] * 3
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_two_reports_are_raised_in_their_order(world, call):
+    """By two calls; records that are there come after them."""
+    read, shape = CALLS[call]
+    world.client.script.extend(
+        (world.beside(shape(record(1)), DENIED, LOGIN), shape(record(2)))
+    )
+    assert offsets(read(world.consumer)) == [1]
+    for kind in (errors.TopicAuthorizationFailedError, errors.AuthenticationError):
+        with pytest.raises(kind):
+            read(world.consumer)
+    assert offsets(read(world.consumer)) == [2]
+
+
+def test_an_error_among_records_is_returned_in_its_place(world):
+    """The list has it, and the next call raises it; alone, it is raised at once."""
+    mixed = [record(0), record(1, DENIED), record(2)]
+    alone = [record(3, DENIED)]
+    world.client.script.extend((mixed, alone, [record(4)]))
+    assert offsets(world.consumer.consume(3, 5)) == [0, 1, 2]
+    for _ in range(2):
+        with pytest.raises(errors.TopicAuthorizationFailedError):
+            world.consumer.consume(3, 5)
+    assert offsets(world.consumer.consume(3, 5)) == [4]
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_notice_is_returned_though_a_report_waits(world, call):
+    """The end of a partition is an error that polling never raises."""
+    read, shape = CALLS[call]
+    world.client.script.extend((world.beside(shape(record(7, END))), shape(record(8))))
+    assert offsets(read(world.consumer)) == [7]
+    with pytest.raises(errors.AuthenticationError):
+        read(world.consumer)
+    assert offsets(read(world.consumer)) == [8]
+
+
+def test_what_the_client_raises_comes_before_what_it_reports(world):
+    """The error of a message, which a DeserializingConsumer raises, is not exchanged."""
+    raised = ConsumeError(DENIED, kafka_message=record(3, DENIED))
+    for _ in range(2):
+        world.client.script.extend((world.beside(raised), record(4)))
+        with pytest.raises(errors.TopicAuthorizationFailedError):
+            world.consumer.poll(5)
+        with pytest.raises(errors.AuthenticationError):
+            world.consumer.poll(5)
+        assert world.consumer.poll(5).offset() == 4
+
+
+def test_a_call_without_a_record_raises_within_its_slice(world):
+    """It does not wait for the end of its own time."""
+    world.client.script.append(world.beside(None))
+    began = time.monotonic()
+    with pytest.raises(errors.AuthenticationError):
+        world.consumer.poll(60)
+    assert time.monotonic() - began < 30
+
+
+def places(*offsets, error=None):
+    """Return the answer to a commit: partition 0, 1 ..., the first with an error."""
+    found = [TopicPartition("t", n, at) for n, at in enumerate(offsets)]
+    if error is not None:
+        found[0] = Refused(found[0], error)
+    return found
+
+
+class Refused:
+    """A partition of an answer with an error, which Python cannot set in the client's."""
+
+    def __init__(self, place, error):
+        self.topic, self.partition, self.offset = (
+            place.topic,
+            place.partition,
+            place.offset,
+        )
+        self.error = KafkaError(error)
+
+
+def test_a_commit_in_the_background_is_told_after_one_that_was_waited_for(world):
+    """Also if that has failed: each failure is one event, of its own kind."""
+    heard = world.config["on_commit"]
+    for outcome in (KafkaException(KafkaError(25)), places(3, 4)):
+        world.client.commits.append(outcome)
+        try:
+            world.consumer.commit(offsets=places(3, 4), asynchronous=False)
+        except KafkaException as error:
+            assert isinstance(error, errors.KafkaGuardError)
+        world.events.clear()
+        heard(KafkaError(22), places(3, error=22))
+        world.consumer.poll(0)
+        assert [each.kind for each in world.events] == ["async"]
+        assert isinstance(world.events[0], ev.CommitFailedEvent)
+
+
+def test_a_commit_that_is_waited_for_is_told_once(world):
+    """The client calls `on_commit` for it too, before the call returns."""
+    heard = world.config["on_commit"]
+
+    def commit(**_):
+        heard(KafkaError(25), places(3, error=25))
+        raise KafkaException(KafkaError(25))
+
+    world.client.commit = commit
+    for count in (1, 2):
+        with pytest.raises(errors.UnknownMemberIdError):
+            world.consumer.commit(offsets=places(3), asynchronous=False)
+        assert [each.kind for each in world.events] == ["sync"] * count
+
+
+def test_only_what_is_refused_is_committed_again(world):
+    """Twice in a row; the first request is the caller's own."""
+    given = places(3, 4)
+    for _ in range(2):
+        world.client.committed.clear()
+        world.client.commits.extend((places(3, 4, error=14), places(3)))
+        found = world.consumer.commit(offsets=given, asynchronous=False)
+        assert [(each.partition, each.error) for each in found] == [
+            (0, None),
+            (1, None),
+        ]
+        first, second = world.client.committed
+        assert first == {"offsets": given}
+        assert [each.partition for each in second["offsets"]] == [0]
+    assert world.events == []
+
+
+def test_a_message_is_committed_by_the_client_itself_again_and_again(world):
+    """Only the client knows its leader epoch."""
+    message = record(5)
+    refusal = KafkaException(KafkaError(14))
+    world.client.commits.extend((refusal, refusal, places(6)))
+    (found,) = world.consumer.commit(message, asynchronous=False)
+    assert found.offset == 6
+    assert world.client.committed == [{"message": message}] * 3

@@ -1,0 +1,81 @@
+"""How long the guarded KafkaConsumer lets its client close, and commit for the last time."""
+
+from __future__ import annotations
+
+import pytest
+from kafka.errors import KafkaTimeoutError
+
+from kafkaguard import errors, load_policy
+from kafkaguard._cluster.reports import make
+from kafkaguard_adapters.asking.cluster_view import ClusterView
+from kafkaguard_adapters.kafka_python.consumer import PublicConsumer
+
+
+class Client:
+    """A consumer that remembers how it was closed."""
+
+    def __init__(self, request_timeout_ms=305_000):
+        self.closed, self.failure = [], None
+        self.config = {
+            "group_id": "g",
+            "isolation_level": "read_uncommitted",
+            "request_timeout_ms": request_timeout_ms,
+        }
+
+    def poll(self):
+        """Read nothing."""
+        return {}
+
+    def close(self, autocommit=True, timeout_ms=None):
+        """Close."""
+        self.closed.append((autocommit, timeout_ms))
+        if self.failure:
+            raise self.failure
+
+
+def guarded(client):
+    """Guard the client."""
+    view = ClusterView(lambda: None, make)
+    return PublicConsumer(client, view, load_policy("default"), None)
+
+
+@pytest.mark.parametrize(
+    ("request_timeout_ms", "arguments", "limit"),
+    [
+        (305_000, {}, 30_000),
+        (8_000, {}, 8_000),
+        (305_000, {"timeout_ms": 50}, 50),
+        (305_000, {"timeout_ms": 90_000}, 90_000),
+        (305_000, {"timeout_ms": 0}, 0),
+    ],
+)
+def test_the_client_has_30_seconds_in_its_own_unit(
+    request_timeout_ms, arguments, limit
+):
+    """As long as a request may take, if that is less; another limit is the user's."""
+    client = Client(request_timeout_ms)
+    guarded(client).close(**arguments)
+    assert client.closed == [(True, limit)]
+
+
+def test_a_block_that_fails_commits_nothing():
+    """What it has read may not be handled; a block that ends well commits."""
+    client = Client()
+    with guarded(client):
+        pass
+    with pytest.raises(ValueError, match="own"), guarded(client):
+        raise ValueError("own")
+    assert client.closed == [(True, 30_000), (False, 30_000)]
+
+
+def test_a_close_that_fails_is_of_both_classes_and_may_be_repeated():
+    """Afterwards the consumer is closed all the same."""
+    client = Client()
+    client.failure = KafkaTimeoutError("the last commit")
+    consumer = guarded(client)
+    for _ in range(2):
+        with pytest.raises(KafkaTimeoutError, match="the last commit") as caught:
+            consumer.close()
+        assert isinstance(caught.value, errors.KafkaGuardError)
+    with pytest.raises(errors.ClientClosedError):
+        consumer.poll()
