@@ -83,13 +83,12 @@ class ScriptedBroker:
         return kind(error_code=0, mechanisms=["PLAIN"])
 
     def _SaslAuthenticate(self, kind):
-        answer = kind(
+        return kind(
             error_code=0,
             error_message=None,
             auth_bytes=b"",
             session_lifetime_ms=self.session_ms,
         )
-        return answer
 
     def _Metadata(self, kind):
         brokers = [
@@ -98,14 +97,13 @@ class ScriptedBroker:
             )
             for number, port in self.others.items()
         ]
-        answer = kind(
+        return kind(
             throttle_time_ms=0,
             brokers=brokers,
             cluster_id="c",
             controller_id=0,
             topics=[],
         )
-        return answer
 
     async def end(self):
         """Wait for the ends of the connections."""
