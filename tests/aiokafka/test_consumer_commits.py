@@ -6,11 +6,11 @@ import asyncio
 from types import SimpleNamespace
 
 import pytest
-from aiokafka import errors as theirs
 from aiokafka.protocol.commit import OffsetCommitRequest
 from aiokafka.structs import OffsetAndMetadata
 
 from aiokafka import TopicPartition
+from aiokafka import errors as theirs
 from kafkaguard import Action, errors, load_policy
 from kafkaguard_adapters.aiokafka._private.consuming.committing import Committing
 from kafkaguard_adapters.aiokafka.consumer import GuardedConsumer
@@ -34,6 +34,7 @@ class Client:
 
     def __init__(self):
         self.answers, self.asked, self.assigned = [], [], {A, B}
+        self.is_asked = asyncio.Event()
         self._subscription = SimpleNamespace(assigned_partitions=lambda: self.assigned)
         self._coordinator = SimpleNamespace(
             _do_commit_offsets=self._do, _send_req=self._answer
@@ -45,12 +46,13 @@ class Client:
 
     async def _do(self, _, offsets):
         self.asked.append(offsets)
+        self.is_asked.set()
         request = OffsetCommitRequest("g", 1, "m", -1, [])
         response = await self._coordinator._send_req(request)
         for _, parts in response.topics:
             for _, code in parts:
                 if code:
-                    raise theirs.for_code(code)()
+                    raise theirs.for_code(code)
 
     async def _answer(self, _):
         found = self.answers.pop(0)
@@ -158,8 +160,7 @@ async def test_a_commit_that_is_cancelled_leaves_nothing_behind():
     world = World()
     world.client.answers = [None]
     task = asyncio.ensure_future(world.consumer.commit({A: 3}))
-    while not world.client.asked:
-        await asyncio.sleep(0)
+    await asyncio.wait_for(world.client.is_asked.wait(), 10)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
