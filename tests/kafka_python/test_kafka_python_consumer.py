@@ -5,13 +5,13 @@ from __future__ import annotations
 import types
 from contextlib import contextmanager
 
-from kafka import KafkaConsumer, TopicPartition
+from kafka import ConsumerRebalanceListener, KafkaConsumer, TopicPartition
 from kafka import errors as kafka_errors
 from kafka.serializer import Deserializer
 from kafka.structs import OffsetAndMetadata
 
 from kafkaguard import Action, errors, guard
-from tests.contracts.consumer import AnswersContract, OwnError, Reader
+from tests.contracts.consumer import AnswersContract, OwnError, Reader, fill
 
 
 class KafkaPythonReader(Reader):
@@ -162,6 +162,35 @@ class TestKafkaPythonConsumer(AnswersContract):
                 assert error.verdict.action is Action.REJOIN
                 reader.read_until(lambda: self.is_member(reader))
                 reader.commit({(topic, 0): 0}, 5)
+
+    def test_a_listener_commits_without_waiting_while_the_consumer_closes(
+        self, kafka_cluster, kafka_topic
+    ):
+        """It runs in the client's I/O thread, where `commit` cannot wait."""
+        servers, errors_raised = kafka_cluster.bootstrap_servers, []
+        fill(kafka_cluster, kafka_topic, 1, partitions=[0])
+
+        class Listener(ConsumerRebalanceListener):
+            def on_partitions_assigned(self, assigned):
+                pass
+
+            def on_partitions_revoked(self, revoked):
+                offsets = _offsets(dict.fromkeys(revoked, 3))
+                if revoked:
+                    try:
+                        reader.guarded.commit(offsets)
+                    except RuntimeError as error:
+                        errors_raised.append(error)
+                    reader.guarded.commit_async(offsets)
+
+        with self.open(servers, group=kafka_topic) as reader:
+            reader.guarded.subscribe([kafka_topic], listener=Listener())
+            reader.read_until(lambda: reader.read)
+            reader.close()
+        with self.open(servers, group=kafka_topic) as reader:
+            assert reader.committed(kafka_topic, 0) == 3
+        (error,) = errors_raised
+        assert "Cannot block" in str(error)
 
     def refused_commit(self, reader, topic):
         """Commit until a commit is refused; return the error."""
