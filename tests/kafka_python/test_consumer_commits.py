@@ -62,6 +62,7 @@ class Client:
     def commit(self, offsets, timeout_ms):
         """Commit, and wait for one answer."""
         self.limits.append(timeout_ms)
+        self.offsets = offsets
         found = self.answers.pop(0)
         if isinstance(found, Exception):
             raise found
@@ -197,6 +198,18 @@ def test_each_failure_says_who_has_committed(world):
             assert [each.kind for each in world.events] == ["async", "auto"]
     assert all(isinstance(each, errors.KafkaGuardError) for _, each in heard)
     assert all(isinstance(each, errors.KafkaGuardError) for each in world.client.heard)
+
+
+def test_an_answer_that_comes_too_late_is_told_by_an_event(world):
+    """Nobody waits for it any more; the client's own handling goes on."""
+    for count in (1, 2):
+        world.client.answers = [theirs.KafkaTimeoutError("no answer")]
+        with pytest.raises(theirs.KafkaTimeoutError):
+            world.consumer.commit(at(3), timeout_ms=500)
+        read = world.client._coordinator._handle_offset_commit_response
+        with pytest.raises(theirs.UnknownMemberIdError):
+            read(world.client.offsets, 0, answer(25))
+        assert [each.error.code for each in world.events] == [None, 25] * count
 
 
 def test_a_commit_in_the_background_is_not_taken_for_the_one_that_is_over(world):
