@@ -1,6 +1,8 @@
-"""How long the guarded KafkaConsumer lets its client close, and commit for the last time."""
+"""Time limits of the guarded KafkaConsumer: to close, to commit last, to look up."""
 
 from __future__ import annotations
+
+from types import SimpleNamespace
 
 import pytest
 from kafka.errors import KafkaTimeoutError
@@ -25,6 +27,12 @@ class Client:
     def poll(self):
         """Read nothing."""
         return {}
+
+    def offsets(self, wanted, timeout_ms=None):
+        """Look up offsets by itself."""
+        return dict.fromkeys(wanted, timeout_ms)
+
+    beginning_offsets = end_offsets = offsets_for_times = offsets
 
     def close(self, autocommit=True, timeout_ms=None):
         """Close."""
@@ -79,3 +87,22 @@ def test_a_close_that_fails_is_of_both_classes_and_may_be_repeated():
         assert isinstance(caught.value, errors.KafkaGuardError)
     with pytest.raises(errors.ClientClosedError):
         consumer.poll()
+
+
+@pytest.mark.parametrize("call", ["beginning_offsets", "end_offsets"])
+@pytest.mark.parametrize(
+    ("given", "seconds"), [((), 305.0), ((1_500,), 1.5), ((0,), 0.0)]
+)
+def test_a_look_up_waits_as_long_as_the_caller_says(call, given, seconds):
+    """The guard's own, and then the client's; by default as long as a request."""
+    consumer, limits = guarded(Client()), []
+
+    async def find(wanted, limit):
+        limits.append((list(wanted), limit))
+
+    consumer._tiered = SimpleNamespace(find=find, find_times=find)
+    found = getattr(consumer, call)(["p"], *given)
+    assert limits == [(["p"], seconds)]
+    assert found == {"p": given[0] if given else None}
+    consumer.offsets_for_times({"p": 7}, *given)
+    assert limits[1:] == [(["p"], seconds)]
