@@ -152,8 +152,12 @@ def test_two_reports_are_raised_in_their_order(world, call):
     assert offsets(read(world.consumer)) == [2]
 
 
-def test_an_error_among_records_is_returned_in_its_place(world):
+@pytest.mark.parametrize("before", [[], [8, 9]], ids=["first", "while calls are quick"])
+def test_an_error_among_records_is_returned_in_its_place(world, before):
     """The list has it, and the next call raises it; alone, it is raised at once."""
+    for offset in before:
+        world.client.script.append([record(offset)])
+        assert offsets(world.consumer.consume(3, 5)) == [offset]
     mixed = [record(0), record(1, DENIED), record(2)]
     alone = [record(3, DENIED)]
     world.client.script.extend((mixed, alone, [record(4)]))
