@@ -63,6 +63,14 @@ def test_each_reset_is_judged_and_left_to_the_client_once(world):
         )
 
 
+def test_a_permit_counts_for_one_answer(world):
+    """The start of the log may have moved on before the client has read there."""
+    for _ in range(2):
+        assert is_reported(world)
+        assert not is_reported(world)
+    assert len(world.events) == 2
+
+
 def test_a_permit_ends_with_the_next_read(world):
     """The user has sought another offset, so the client never asked for the old one."""
     assert is_reported(world)

@@ -425,6 +425,19 @@ def test_what_is_queued_is_due_at_once(cluster):
     assert world.driver.seconds_left() == 0
 
 
+def test_a_question_that_was_answered_is_let_go(cluster):
+    """Nothing grows with the number of questions."""
+    cluster["facts_of"] = TopicFacts()
+    world = World()
+    for _ in range(3):
+        world.driver.refused(A, ReadRefusal(9))
+        assert len(world.driver._running) == 1
+        world.answer()
+        assert world.driver._running == set()
+        world.later(30.0)
+        world.driver.answered(A, 1)
+
+
 def test_closing_gives_up_what_is_asked(cluster):
     """What was told already reaches the hook."""
     world = World()
