@@ -447,4 +447,5 @@ def test_closing_gives_up_what_is_asked(cluster):
     assert [ev.PartitionWaitsEvent] == [type(each) for each in world.events]
     coroutine, future = world.open.pop()
     assert future.cancelled()
+    assert world.driver.seconds_left() > 0
     coroutine.close()
