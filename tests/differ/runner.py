@@ -22,8 +22,9 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 #: Seconds until a player's process is ended.
 MOST_S = 150.0
-#: How often the bare client plays a program that differs.
-BARE_RUNS = 3
+#: How often the bare client plays a program that differs, at most: what depends on a
+#: race shows in one run of several.
+BARE_RUNS = 9
 
 #: Settings of the broker.
 SETTINGS = {
