@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from contextlib import contextmanager
 from functools import partial
 from numbers import Real
@@ -34,7 +35,7 @@ from kafkaguard_adapters.producing.transaction_block import transaction
 from kafkaguard_adapters.stand_in import GuardedClient
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from kafkaguard._delivery.report import DeliveryReport
@@ -48,6 +49,14 @@ LEAST_S = 1.0
 #: Seconds of one wait, after which the guard checks again what is due.
 _SLICE_S = 0.05
 _FOR_EVER = -1.0
+#: What the values of a message of ``produce_batch`` may be.
+_OF_MESSAGE: dict[str, Any] = {
+    "value": (bytes, str, type(None)),
+    "key": (bytes, str, type(None)),
+    "partition": int,
+    "timestamp": int,
+    "callback": (Callable, type(None)),
+}
 
 
 class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
@@ -164,12 +173,10 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
 
         Raises:
             ClientClosedError: The producer was closed.
-            TypeError: ``messages`` is not a list.
+            TypeError: ``messages`` is not a list of dicts, or a value of one has a
+                wrong type. Nothing was sent.
         """
-        if not isinstance(messages, list):
-            raise TypeError(
-                f"produce_batch(messages): a list, not {type(messages).__name__}"
-            )
+        _check_messages(messages)
         taken = 0
         for message in messages:
             try:
@@ -494,6 +501,30 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         except KafkaException as error:
             self._shell.report_if_dead(self.client, error)
         return False
+
+
+def _check_messages(messages: Any) -> None:
+    """Refuse what ``produce`` would refuse after the first records were sent.
+
+    Raises:
+        TypeError: The argument of ``produce_batch`` is not as it says.
+    """
+    if not isinstance(messages, list):
+        raise TypeError(
+            f"produce_batch(messages): a list, not {type(messages).__name__}"
+        )
+    for number, message in enumerate(messages):
+        if not isinstance(message, dict):
+            raise TypeError(
+                f"produce_batch(messages): message {number} is a "
+                f"{type(message).__name__}, not a dict"
+            )
+        for name, value in message.items():
+            if not isinstance(value, _OF_MESSAGE.get(name, object)):
+                raise TypeError(
+                    f"produce_batch(messages): the {name} of message {number} is a "
+                    f"{type(value).__name__}"
+                )
 
 
 @contextmanager
