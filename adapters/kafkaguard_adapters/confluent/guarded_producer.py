@@ -49,6 +49,21 @@ LEAST_S = 1.0
 #: Seconds of one wait, after which the guard checks again what is due.
 _SLICE_S = 0.05
 _FOR_EVER = -1.0
+#: The calls that wait for threads of the client, which a forked child does not have:
+#: attributes of the instance, and methods of the class.
+_OF_INSTANCE = ("produce", "poll")
+_OF_CLASS = (
+    "flush",
+    "purge",
+    "list_topics",
+    "set_sasl_credentials",
+    "transaction",
+    "init_transactions",
+    "begin_transaction",
+    "send_offsets_to_transaction",
+    "commit_transaction",
+    "abort_transaction",
+)
 #: What the values of a message of ``produce_batch`` may be.
 _OF_MESSAGE: dict[str, Any] = {
     "value": (bytes, str, type(None)),
@@ -128,14 +143,14 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
 
     def leave_to_parent(self) -> Any:
         """In a forked child: stop sending, and leave the parent's connections open."""
-        for name in ("produce", "poll"):
+        for name in (*_OF_INSTANCE, *_OF_CLASS):
             self.__dict__[name] = partial(self._in_child, name)
         return self._shell.leave()
 
     def _in_child(self, name: str, *args: Any, **kwargs: Any) -> Any:
         """Do what a forked child must do first, then the call."""
         self._forks.pass_by()
-        return self.__dict__[name](*args, **kwargs)
+        return getattr(self, name)(*args, **kwargs)
 
     def can_begin_again(self) -> bool:
         """Return whether a producer can be built in a forked child."""
@@ -144,6 +159,8 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
     def begin_again(self) -> None:
         """Build a producer that belongs to the forked child."""
         self._begin(self._builder.build())
+        for name in _OF_CLASS:
+            self.__dict__.pop(name, None)
 
     # --- producing --------------------------------------------------------------------
 
@@ -289,7 +306,6 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         """
         if not isinstance(timeout, Real) or isinstance(timeout, bool):
             raise wrong_type("flush(): timeout", "seconds (int or float)", timeout)
-        self._forks.pass_by()
         left = self._flush(timeout)
         self._raise()
         return left
