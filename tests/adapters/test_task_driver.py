@@ -165,6 +165,21 @@ async def test_a_send_has_the_time_that_its_wait_has_left(build):
     assert await driver.wait_while_held("t", TimeLimit(LONG_S, "max")) < LONG_S - 0.04
 
 
+async def test_all_sends_that_wait_go_on_with_the_successor(build):
+    """Also a send that began to wait after another one was cancelled."""
+    client, driver = build()
+    client.may_end.clear()
+    client.died(UnknownError("dead"), None)
+    limit = TimeLimit(LONG_S, "max")
+    sends = [asyncio.create_task(driver.wait_while_held("t", limit)) for _ in range(4)]
+    await until(lambda: driver._waiting_sends == 4)
+    sends[0].cancel()
+    client.may_end.set()
+    done, _ = await asyncio.wait(sends, timeout=LONG_S / 2)
+    assert len(done) == 4
+    assert driver._waiting_sends == 0
+
+
 async def test_a_factory_that_ends_the_program_ends_no_loop(build):
     """Its records have failed, and a send says that there is no client."""
     client, driver = build()

@@ -101,6 +101,17 @@ def test_equal_lines_between_two_polls_are_told_from_one_line(log):
             assert log.has_repeated("my.topic-1", 7, before) is is_repeated
 
 
+def test_equal_lines_are_told_once_only(log):
+    """One line after a second gap is one line, whatever came before."""
+    write(log, ALIVE, NEW_ID, GAP)
+    for _ in range(2):
+        log.log(logging.DEBUG, "%s [%s] %s", RETRY[0], "p", RETRY[1])
+    log.hear()
+    log.forget()
+    write(log, ALIVE, NEW_ID, GAP, RETRY)
+    assert not log.has_repeated("my.topic-1", 7, 0)
+
+
 def test_lines_are_read_once_and_in_their_order(log):
     """A new id after a gap ends it; the other way round there is a gap."""
     log.most = 7
