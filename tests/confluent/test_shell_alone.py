@@ -301,7 +301,11 @@ def test_a_new_client_that_cannot_take_over_an_id_is_closed(make):
             shell.renew(refuse)
         assert [each.closed for each in shell.builder.built] == [1] * count
     assert shell.client is old
+    window = shell.window("t", lambda _: False)
+    window.mark(next(window.slots), b"k", b"v")
+    old.serves = lambda: window.on_delivery(PURGED, message(b"k", b"v"))
     shell.renew(lambda _: None)
+    assert shell.open_windows() == []  # the old one has reported its records
     assert shell.client is shell.builder.built[2]
     assert shell.client.closed == 0
 
