@@ -342,7 +342,7 @@ def _of_confluent(error: Any) -> Signal:
         code = next((found for words, found in _LOGIN_TEXTS if words in text), code)
     elif code == _FATAL:
         reason = f"{inner.str().removeprefix(_FATAL_PREFIX)}:"
-        texts = _texts_of_codes(type(inner))
+        texts = _texts_of_codes(inner.__class__)
         code = next((n for n, text in texts if reason.startswith(f"{text}:")), code)
     return Signal(code, "confluent-kafka", flag)
 

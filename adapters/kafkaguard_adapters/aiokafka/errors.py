@@ -52,7 +52,7 @@ _OTHER_LOOP = replace(
 )
 
 
-class IllegalCallError(aiokafka_errors.IllegalOperation, aiokafka_errors.KafkaError):
+class IllegalCallError(aiokafka_errors.IllegalOperation, aiokafka_errors.KafkaError):  # type: ignore[misc]  # aiokafka has no types
     """A transactional call that does not fit: aiokafka raises no ``KafkaError``."""
 
 
