@@ -7,6 +7,7 @@ names of their classes, confluent-kafka's by the methods of their ``KafkaError``
 from __future__ import annotations
 
 import sys
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkaguard import errors as e
@@ -131,8 +132,13 @@ _LOGIN_TEXTS = (
     ("Request not valid in current SASL state", 34),
     ("Unsupported SASL mechanism", 33),
 )
+#: librdkafka's code for all that ends a client for good; its text begins with the text
+#: of the code that was the reason.
+_FATAL, _FATAL_PREFIX = -150, "Fatal error: "
+#: More than the highest code of a broker.
+_NO_CODE = 200
 #: librdkafka's codes that do not say everything.
-_VAGUE = _WRAPS | {_AUTHENTICATION}
+_VAGUE = _WRAPS | {_AUTHENTICATION, _FATAL}
 #: What HTTP clients raise while a schema registry is asked.
 _OF_REGISTRY: dict[str, type[e.KafkaGuardError]] = {
     "httpx.TimeoutException": e.ClientTimeoutError,
@@ -324,18 +330,27 @@ def _of_confluent(error: Any) -> Signal:
     if not hasattr(inner, _OF_KAFKA_ERROR):
         return Signal(e.ClientStateError, "confluent-kafka")
     _CARRIERS[error.__class__] = inner is not error
-    flag = REPORTED
-    if inner.fatal():
+    code, flag = inner.code(), REPORTED
+    if inner.fatal() or code == _FATAL:
         flag = "fatal"
     elif inner.txn_requires_abort():
         flag = "abort"
     elif inner.retriable():
         flag = "retriable"
-    code = inner.code()
     if code == _AUTHENTICATION:
         text = inner.str()
         code = next((found for words, found in _LOGIN_TEXTS if words in text), code)
+    elif code == _FATAL:
+        reason = f"{inner.str().removeprefix(_FATAL_PREFIX)}:"
+        texts = _texts_of_codes(inner.__class__)
+        code = next((n for n, text in texts if reason.startswith(f"{text}:")), code)
     return Signal(code, "confluent-kafka", flag)
+
+
+@lru_cache(maxsize=1)
+def _texts_of_codes(cls: Any) -> tuple[tuple[int, str], ...]:
+    """Return the texts that confluent-kafka's class has for the codes of brokers."""
+    return tuple((code, cls(code).str()) for code in range(1, _NO_CODE))
 
 
 def _carried(error: BaseException) -> Signal | None:

@@ -8,19 +8,29 @@ import threading
 import time
 import weakref
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 from kafka.errors import InvalidRecordError, UnknownError
 
 from kafkaguard import Action
 from kafkaguard import errors as e
-from kafkaguard._delivery.facts import Batch, Place, Raw, Refusal, Traits
+from kafkaguard._delivery import commands as c
+from kafkaguard._delivery.facts import (
+    Batch,
+    HandOverStoppedError,
+    Place,
+    Raw,
+    Refusal,
+    Traits,
+)
 from kafkaguard._delivery.report import SupersededError
 from kafkaguard.errors import ClientTimeoutError
 from kafkaguard_adapters.building import Wish
 from kafkaguard_adapters.producing import driver as driver_module
 from kafkaguard_adapters.producing.barrier import SendBarrier
 from kafkaguard_adapters.producing.driver import ThreadDriver
+from kafkaguard_adapters.producing.executions import HandedOver, execution_of
 from kafkaguard_adapters.producing.time_limit import TimeLimit
 from tests.delivery.world.words import PlainErrors, PlainPolicy
 
@@ -373,16 +383,17 @@ class TestSendingAgain:
         client, driver = build()
         waited_for, ended = [], threading.Event()
 
-        def wait_for_sends(topic, _deadline):
-            waited_for.append(topic)
+        def wait_for_sends(topic, deadline):
+            waited_for.append((topic, deadline - began > 3))  # a serialiser takes time
             ended.wait(LONG_S)
 
         driver._barrier.wait_for_sends = wait_for_sends
         batch = client.send("t", (b"a", b"1"), (b"b", b"2"))
+        began = time.monotonic()
         client.refuse(batch, None, BAD)
         until(lambda: waited_for)
         assert driver.is_held("t")
-        assert (waited_for, client.handed) == (["t"], [])
+        assert (waited_for, client.handed) == ([("t", True)], [])
         ended.set()
         assert outcomes(client, driver, batch) == [DONE, FAILED]
 
@@ -423,6 +434,42 @@ class TestSendingAgain:
         client.refuse(batch, BAD, BAD)
         assert outcomes(client, driver, batch) == [FAILED] * 2
         assert client.calls.count("hand_over") == 2
+
+
+class TestHandedOver:
+    """A client that timed out on a dead letter is not waited for at the next letter."""
+
+    LETTER, RECORD = SimpleNamespace(is_letter=True), SimpleNamespace(is_letter=False)
+    LATE = ClientTimeoutError("no such topic")
+
+    def test_records_between_late_letters_are_given_to_the_client(self):
+        """Only letters go to the topic that is not there."""
+        over = HandedOver()
+        assert not over.skip_letter(self.LETTER)
+        over.not_taken(self.LATE)
+        assert not over.skip_letter(self.RECORD)
+        assert over.skip_letter(self.LETTER)
+        assert over.handed == [self.LATE, self.LATE]
+
+    def test_another_error_after_a_late_one_lets_the_next_letter_be_tried(self):
+        """The client answers again."""
+        over = HandedOver()
+        over.not_taken(self.LATE)
+        over.not_taken(ValueError("too large"))
+        assert not over.skip_letter(self.LETTER)
+
+    def test_each_record_behind_a_stop_is_given_back(self):
+        """There is one result for each record."""
+        over = HandedOver()
+        over.handed.append("token")
+        over.stop(2)
+        assert [type(each) for each in over.handed[1:]] == [HandOverStoppedError] * 2
+
+    def test_a_hand_over_that_breaks_has_an_error_for_each_record(self):
+        """The machine waits for all of them."""
+        bug = RuntimeError("bug")
+        execution = execution_of(c.Send("t", [1, 2, 3]), None, None, Client())
+        assert execution.if_raised(bug) == [bug] * 3
 
 
 class TestDeath:
@@ -535,6 +582,61 @@ class TestDeath:
         assert client.calls.index("answers") < client.calls.index(
             "put_successor_in_use"
         )
+
+    def test_a_send_that_went_on_is_not_awaited_at_the_second_death(self, build):
+        """No successor is tried again and again for a send that is over."""
+        client, driver = build()
+        wait = threading.Event()
+        hear = client.hear_out
+        client.hear_out = lambda until: (wait.wait(LONG_S), hear(until))
+        client.died(UnknownError("dead"), None)
+        limit = TimeLimit(LONG_S, "max")
+        sends = [
+            threading.Thread(target=driver.wait_while_held, args=("t", limit))
+            for _ in range(2)
+        ]
+        for each in sends:
+            each.start()
+        until(lambda: driver._waiting_sends == 2)
+        wait.set()
+        for each in sends:
+            each.join(LONG_S)
+        until(lambda: "retire" in client.calls)
+        client.breaks["put_successor_in_use"] = ConnectionError("away")
+        client.died(UnknownError("dead again"), None)
+        until(lambda: driver.machine.lost)
+        assert client.calls.count("put_successor_in_use") == 2
+
+    def test_a_second_death_does_not_name_the_failed_build_of_the_first(self, build):
+        """That producer was replaced after all."""
+        client, driver = build()
+        client.breaks["put_successor_in_use"] = ConnectionError("was away")
+        client.died(UnknownError("dead"), None)
+        until(lambda: driver.machine.lost)
+        del client.breaks["put_successor_in_use"]
+        driver.wait_while_held("t", TimeLimit(LONG_S, "max"))
+        wait = threading.Event()
+        client.hear_out = lambda _until: wait.wait(LONG_S)
+        client.died(UnknownError("dead again"), None)
+        with pytest.raises(e.ClientTimeoutError, match="being replaced") as caught:
+            driver.wait_while_held("t", TimeLimit(0.01, "max"))
+        assert "was away" not in str(caught.value)
+        wait.set()
+
+    def test_sends_that_run_are_waited_for_once_the_dead_client_has_ended(self, build):
+        """Such a send may take seconds; it must not reach the successor first."""
+        client, driver = build()
+
+        def wait_for_sends(topic, deadline):
+            client.calls.append((topic, deadline - began > 3))
+
+        driver._barrier.wait_for_sends = wait_for_sends
+        began = time.monotonic()
+        client.died(UnknownError("dead"), None)
+        until(lambda: "put_successor_in_use" in client.calls)
+        stopped = client.calls.index("stop")
+        steps = ["stop", (None, True), "put_successor_in_use"]
+        assert client.calls[stopped : stopped + 3] == steps
 
     def test_sends_wait_and_then_go_on(self, build):
         """While the client is replaced, the sends of all topics are held."""
@@ -792,6 +894,27 @@ class TestOutcomes:
             client.send("t", (b"a", b"1"))
         driver.stop()
         assert ("stop" in client.calls) is is_open
+
+    def test_a_second_wait_counts_only_what_is_open_then(self, build):
+        """What the first wait has left and what has ended since is not counted."""
+        client, driver = build()
+        first = client.send("t", (b"a", b"1"), (b"b", b"2"))
+        assert driver.wait(time.monotonic()) == 2
+        client.accepted(first)
+        client.send("t", (b"c", b"3"))
+        assert driver.wait(time.monotonic()) == 1
+        assert client.calls.count("sending_now") == 2
+
+    def test_a_driver_that_has_settled_all_watches_nothing(self, build):
+        """Its thread ends, though a batch is still open."""
+        client, driver = build()
+        client.send("t", (b"a", b"1"))
+        (thread,) = [
+            each for each in threading.enumerate() if each.name == "kafkaguard-watch"
+        ]
+        driver.settle_all(time.monotonic() + LONG_S)
+        thread.join(LONG_S)
+        assert not thread.is_alive()
 
     def test_an_accepted_batch_lets_facts_grow_old(self, build):
         """Topics are looked at again from time to time."""

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import warnings
+from functools import partial
 
 import pytest
 
@@ -270,6 +271,48 @@ class TestDeath:
         assert [b"%d" % n for n in range(8)] == [
             value for _, value in read(kafka_cluster, kafka_topic)
         ]
+
+    @pytest.mark.parametrize("way", ["send", "send_and_wait"])
+    async def test_a_send_whose_client_dies_meanwhile_goes_to_its_successors(
+        self, kafka_cluster, kafka_topic, way
+    ):
+        """The call waits for each of two successors, and its record is sent once."""
+        built = []
+
+        async def die(client, *_args, **_options):
+            client._sender.sender_task.cancel()
+            await asyncio.sleep(0)  # the task ends, and the guard is told
+            raise aiokafka_errors.ProducerClosed
+
+        def build(**config):
+            client = AIOKafkaProducer(**config)
+            built.append(client)
+            if len(built) < 3:
+                client.send = partial(die, client)
+            return client
+
+        build.__name__ = "AIOKafkaProducer"
+        producer = guard(factory=build, config=settings(kafka_cluster))
+        async with asyncio.timeout(LIMIT_S), producer:
+            sent = await getattr(producer, way)(kafka_topic, b"v", b"k")
+            sent = await sent if asyncio.isfuture(sent) else sent
+            assert sent.offset == 0
+            assert producer.client is built[2]
+        assert len(read(kafka_cluster, kafka_topic)) == 1
+
+    async def test_a_record_whose_answer_takes_seconds_is_delivered_by_stop(
+        self, kafka_topic, kafka_faults
+    ):
+        """The default time limit is for slow brokers, not for a quick test."""
+        kafka_faults.on("InitProducerId").delay(1.2, times=1)
+        kafka_faults.on("Produce").delay(2.0, times=1)
+        async with asyncio.timeout(LIMIT_S):
+            producer = guarded(kafka_faults)
+            await producer.start()
+            sent = await producer.send(kafka_topic, b"v", b"k")
+            report = await producer.stop()
+            assert (await sent).offset == 0
+        assert (report.delivered, report.failed) == (1, 0)
 
     async def test_a_sequence_gap_is_healed(self, kafka_topic, kafka_faults):
         """After OUT_OF_ORDER_SEQUENCE_NUMBER the bare client fails for good."""

@@ -452,3 +452,69 @@ class TestCalls:
         with pytest.raises(errors.ClientConfigurationError, match="transactional"):
             guard(client, policy={"on_reject": "dead_letter"})
         await client.stop()
+
+
+class TestSecondEpisodes:
+    """What happened to one transaction, or to one client, is over with it."""
+
+    async def test_each_of_two_gaps_is_closed_by_a_new_producer_at_begin(
+        self, kafka_topic, kafka_faults
+    ):
+        """Numbers are missing: the broker would refuse the next transaction, too."""
+        async with asyncio.timeout(LIMIT_S), guarded(kafka_faults) as producer:
+            for number in range(2):
+                client = producer.client
+                kafka_faults.on("Produce").fail("OUT_OF_ORDER_SEQUENCE_NUMBER", times=1)
+                await producer.begin_transaction()
+                (lost,) = await send(producer, kafka_topic, b"lost")
+                with pytest.raises(errors.KafkaGuardError):
+                    await lost
+                await producer.abort_transaction()
+                async with producer.transaction():
+                    await send(producer, kafka_topic, b"%d" % number)
+                assert producer.client is not client
+                client = producer.client
+                async with producer.transaction():
+                    await send(producer, kafka_topic, b"%d again" % number)
+                assert producer.client is client
+        values = [b"0", b"0 again", b"1", b"1 again"]
+        assert committed(kafka_faults, kafka_topic) == values
+
+    async def test_answers_that_take_a_second_are_awaited(
+        self, kafka_topic, kafka_faults
+    ):
+        """At the start, at the end of a transaction, and when the producer stops."""
+        kafka_faults.on("InitProducerId").delay(1.2, times=1)
+        kafka_faults.on("EndTxn").delay(1.2, times=2)
+        producer = guarded(kafka_faults)
+        async with asyncio.timeout(LIMIT_S):
+            await producer.start()
+            async with producer.transaction():
+                await send(producer, kafka_topic, b"1")
+            await producer.begin_transaction()
+            await send(producer, kafka_topic, b"2")
+            with pytest.raises(errors.ClientStateError, match="was aborted"):
+                await producer.stop()
+        assert committed(kafka_faults, kafka_topic) == [b"1"]
+
+    async def test_an_interrupted_block_is_aborted_and_the_next_one_works(
+        self, kafka_cluster, kafka_topic
+    ):
+        """A task that is cancelled in its block leaves no open transaction."""
+        async with asyncio.timeout(LIMIT_S), guarded(kafka_cluster) as producer:
+            is_sent = asyncio.Event()
+
+            async def wait_for_ever():
+                async with producer.transaction():
+                    await send(producer, kafka_topic, b"lost")
+                    is_sent.set()
+                    await asyncio.Event().wait()
+
+            task = asyncio.create_task(wait_for_ever())
+            await is_sent.wait()
+            task.cancel()
+            await asyncio.wait([task])
+            assert task.cancelled()
+            async with producer.transaction():
+                await send(producer, kafka_topic, b"v")
+        assert committed(kafka_cluster, kafka_topic) == [b"v"]

@@ -88,6 +88,44 @@ def test_a_repeated_request_is_found(log, lines, is_repeated):
     assert not log.has_repeated("my.topic-1", 7, time.monotonic() + 1)
 
 
+def test_equal_lines_between_two_polls_are_told_from_one_line(log):
+    """The second of two drains may be of another request than the gap's."""
+    for lines, is_repeated in (([RETRY], False), ([RETRY, RETRY], True), ([], True)):
+        before = time.monotonic()
+        write(log, ALIVE, NEW_ID, GAP)
+        for facility, line in lines:
+            log.log(logging.DEBUG, "%s [%s] %s", facility, "p", line)
+        log.hear()
+        assert log.has_repeated("my.topic-1", 7, 0) is is_repeated
+        if lines:
+            assert log.has_repeated("my.topic-1", 7, before) is is_repeated
+
+
+def test_equal_lines_are_told_once_only(log):
+    """One line after a second gap is one line, whatever came before."""
+    write(log, ALIVE, NEW_ID, GAP)
+    for _ in range(2):
+        log.log(logging.DEBUG, "%s [%s] %s", RETRY[0], "p", RETRY[1])
+    log.hear()
+    log.forget()
+    write(log, ALIVE, NEW_ID, GAP, RETRY)
+    assert not log.has_repeated("my.topic-1", 7, 0)
+
+
+def test_lines_are_read_once_and_in_their_order(log):
+    """A new id after a gap ends it; the other way round there is a gap."""
+    log.most = 7
+    told = []
+    log.own = type("Own", (), {"log": lambda _, *line: told.append(line[4])})()
+    for facility, line in (GAP, NEW_ID, RETRY):
+        log.log(logging.DEBUG, "%s [%s] %s", facility, "p", line)
+    log.hear()
+    log.hear()
+    assert told == [GAP[1], NEW_ID[1], RETRY[1]]
+    assert not log.unread
+    assert log.has_repeated("my.topic-1", 7, 0)
+
+
 def test_a_refused_producer_id_is_kept_with_its_code_until_there_is_one(log):
     """The log has the text of the error only."""
     text = KafkaError(35).str()

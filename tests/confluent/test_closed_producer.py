@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-from confluent_kafka import Consumer, Producer
+from contextlib import suppress
 
-from kafkaguard import Action, errors, guard
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer
+
+from kafkaguard import Action, DeliveryFailed, TopicFacts, errors, guard
+from kafkaguard._delivery.report import ForkedProducerError
 
 CONFIG = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
 
@@ -58,3 +61,48 @@ def test_a_wrong_name_is_told_by_a_consumer_too(name):
         getattr(consumer, name)(ky=1)
     assert f"{name}() got an unexpected keyword argument" in str(caught.value)
     assert "<locals>" not in str(caught.value)
+
+
+CHILDS = {
+    "produce": lambda producer: producer.produce("t", b"v", b"k"),
+    "poll": lambda producer: producer.poll(0),
+    "flush": lambda producer: producer.flush(0),
+    "purge": lambda producer: producer.purge(),
+    "list_topics": lambda producer: producer.list_topics(timeout=0.01),
+    "credentials": lambda producer: producer.set_sasl_credentials("u", "p"),
+    "init": lambda producer: producer.init_transactions(0.01),
+    "begin": lambda producer: producer.begin_transaction(),
+    "offsets": lambda producer: producer.send_offsets_to_transaction([], None),
+    "commit": lambda producer: producer.commit_transaction(0.01),
+    "abort": lambda producer: producer.abort_transaction(0.01),
+    "block": lambda producer: producer.transaction().__enter__(),
+}
+
+
+@pytest.mark.parametrize("call", CHILDS.values(), ids=CHILDS)
+def test_no_call_in_a_forked_child_is_one_of_the_parents_client(call):
+    """Its threads are not in the child, so most calls would wait for ever."""
+    config = {**CONFIG, "enable.idempotence": True}
+    topics = {"t": TopicFacts(compacted=False)}
+    producer = guard(factory=Producer, config=config, topics=topics)
+    parents = producer._forks.after_fork()
+    with suppress(KafkaException, TypeError):
+        call(producer)
+    assert producer.client is not parents[1]
+    assert producer.poll(0) >= 0
+    producer.purge()
+    with suppress(DeliveryFailed):
+        producer.close(0)
+    parents[1].close()
+
+
+@pytest.mark.parametrize("call", CHILDS.values(), ids=CHILDS)
+def test_each_call_in_a_forked_child_without_a_factory_says_so(call):
+    """At once."""
+    client = Producer({**CONFIG, "enable.idempotence": True})
+    producer = guard(client)
+    producer._forks.after_fork()
+    with pytest.raises(ForkedProducerError):
+        call(producer)
+    assert producer.close()
+    client.close()

@@ -312,3 +312,36 @@ def test_a_policy_that_sets_records_aside_is_refused(kafka_cluster, on_reject):
     }
     with pytest.raises(errors.ClientConfigurationError, match="on_reject: raise"):
         guard(factory=Producer, config=config, policy={"on_reject": on_reject})
+
+
+def test_answers_that_take_a_second_are_awaited(kafka_topic, kafka_faults, make):
+    """At the start, at the end of a transaction, and when the producer is closed."""
+    kafka_faults.on("InitProducerId").delay(1.2, times=1)
+    kafka_faults.on("EndTxn").delay(1.2, times=2)
+    producer = make(servers=kafka_faults)
+    with producer.transaction():
+        producer.produce(kafka_topic, b"1", b"k")
+    producer.begin_transaction()
+    producer.produce(kafka_topic, b"2", b"k")
+    with pytest.raises(errors.ClientStateError, match="was aborted"):
+        producer.close()
+    assert committed(kafka_faults, kafka_topic) == [b"1"]
+
+
+def test_a_block_that_ctrl_c_ends_is_aborted_and_the_next_one_works(
+    kafka_cluster, kafka_topic, make
+):
+    """Its records are seen by nobody, and hold up no reader."""
+    producer = make()
+
+    def interrupted():
+        with producer.transaction():
+            producer.produce(kafka_topic, b"lost", b"k")
+            raise KeyboardInterrupt
+
+    for number in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            interrupted()
+        with producer.transaction():
+            producer.produce(kafka_topic, b"%d" % number, b"k")
+    assert committed(kafka_cluster, kafka_topic) == [b"0", b"1"]

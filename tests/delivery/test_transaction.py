@@ -60,7 +60,7 @@ def end(calls, raised=None):
         with transaction(calls, POLICY):
             if raised is not None:
                 raise raised
-    except Exception as error:
+    except BaseException as error:
         return error
     return None
 
@@ -142,6 +142,34 @@ def test_a_block_advises_no_second_commit_after_its_abort():
     raised = end(calls)
     assert calls.made == ["begin", *["commit"] * 3, "abort"]
     assert "commit_transaction" not in str(raised)
+
+
+@pytest.mark.parametrize(
+    "raised", [KeyboardInterrupt(), SystemExit(3), GeneratorExit()], ids=repr
+)
+def test_a_block_that_is_interrupted_is_aborted(raised):
+    """Ctrl-C leaves no open transaction, which would hold up its readers."""
+    calls = Calls()
+    assert end(calls, raised) is raised
+    assert calls.made == ["begin", "abort"]
+
+
+@pytest.mark.parametrize("raised", [KeyboardInterrupt(), ValueError()], ids=repr)
+def test_an_abort_that_fails_does_not_hide_why_the_block_ended(raised):
+    """The second error is a note of the first one."""
+    refused = failure(48, "abort")
+    calls = Calls(abort=[refused], final=[refused])
+    assert end(calls, raised) is raised
+    (note,) = raised.__notes__
+    assert "besides, its transaction was not aborted" in note
+
+
+def test_a_second_block_is_not_told_of_the_first_one():
+    """The first one could not be committed, and was aborted."""
+    calls = Calls(commit=[failure(120)])
+    assert end(calls).code == 120
+    assert end(calls) is None
+    assert calls.made == ["begin", "commit", "abort", "begin", "commit"]
 
 
 def test_an_abort_without_an_answer_is_asked_again():

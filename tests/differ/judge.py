@@ -234,7 +234,10 @@ def _outcome(
 
 
 def _order(program: Program, played: Played) -> Iterator[Finding]:
-    """Records of one key are in the order in which they were sent."""
+    """Records of one key are first written in the order in which they were sent.
+
+    Later copies are another promise: they are doubled.
+    """
     if not program.settings["idempotent"]:
         return
     delivered = {line["record"] for line in played.of("told") if line["error"] is None}
@@ -242,7 +245,7 @@ def _order(program: Program, played: Played) -> Iterator[Finding]:
     for partitions in played.logs.values():
         for log in partitions.values():
             newest: dict[str, int] = defaultdict(lambda: -1)
-            for _, name in log:
+            for name in dict.fromkeys(name for _, name in log):
                 key = keys.get(name)
                 if key is None or name not in delivered:
                     continue

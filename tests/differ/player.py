@@ -209,6 +209,8 @@ def main() -> None:
                 if isinstance(failure, KeyboardInterrupt):
                     raise
             trace.write("done", number=number)
+        if any(step.name == "die" for step in program.steps):
+            signal.pause()  # the kill is on its way
         player.end()
         trace.write("end")
         if given.get("journal"):

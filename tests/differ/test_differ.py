@@ -32,6 +32,17 @@ def test_a_guarded_client_keeps_every_promise_that_the_bare_one_keeps(client):
     assert worse == []
 
 
+@pytest.mark.java
+def test_a_program_that_kills_itself_never_ends_by_itself(kafka_cluster):
+    """A kill that comes later than the last step would make its records untold."""
+    steps = [Step("send", {"records": [SENT]}), Step("die", {"after": 0.05})]
+    settings = {"idempotent": True, "linger": 0, "by_factory": True}
+    killed = Program(0, "confluent-kafka", "producer", settings, steps)
+    played = Stage(kafka_cluster.bootstrap_servers).play(killed, guarded=False)
+    assert played.was_killed
+    assert findings(killed, played) == []
+
+
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_seed_always_makes_the_same_program(client):
     """A program can be played again, also from its data in another process."""
@@ -118,6 +129,12 @@ class TestJudgeOfProducers:
         """The order of a key is the order of its sends."""
         lines = [told("r0", ("plain", 0, 1)), told("r1", ("plain", 0, 0))]
         assert kinds(self.TWO, lines, [(0, "r1"), (1, "r0")]) == ["order"]
+
+    def test_a_second_copy_of_a_record_is_doubled_and_not_out_of_order(self):
+        """Its first copy is where it belongs; one fault is one finding."""
+        lines = [told("r0", ("plain", 0, 0)), told("r1", ("plain", 0, 1))]
+        logs = [(0, "r0"), (1, "r1"), (2, "r0")]
+        assert kinds(self.TWO, lines, logs) == ["doubled"]
 
     def test_a_call_that_takes_too_long_is_late(self):
         """The time of a call is its own, and a margin."""

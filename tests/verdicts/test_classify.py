@@ -49,6 +49,12 @@ def wrapped(cause):
         return error
 
 
+def ended_by(code):
+    """Make librdkafka's error of a client that has ended for good, and why."""
+    text = f"Fatal error: {KafkaError(code).str()}: ConsumerGroupHeartbeat failed"
+    return KafkaException(KafkaError(-150, text))
+
+
 # rule, error, context, action, written. One line at least for every rule.
 EXAMPLES = [
     ("no-error", 0, {}, "IGNORE", "yes"),
@@ -57,6 +63,11 @@ EXAMPLES = [
     ("fenced", KafkaError(-144), {}, "FENCED", "no"),
     ("fenced-by-coordinator", 47, {"api": "InitProducerId"}, "FENCED", "no"),
     ("client-gave-itself-up", KafkaError(-150), {}, "RECREATE", "maybe"),
+    ("fenced", ended_by(82), {}, "FENCED", "no"),
+    ("fenced", ended_by(111), {}, "FENCED", "no"),
+    ("misconfigured-for-good", ended_by(112), {}, "CONFIGURE", "no"),
+    ("client-is-dead", ended_by(22), {}, "RECREATE", "maybe"),
+    ("client-is-dead", ended_by(47), {}, "RECREATE", "maybe"),
     ("client-is-dead", flagged(45, fatal=True), {}, "RECREATE", "maybe"),
     ("client-wants-abort", flagged(7, txn_requires_abort=True), {}, "ABORT", "no"),
     (

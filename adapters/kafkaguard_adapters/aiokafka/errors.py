@@ -52,6 +52,10 @@ _OTHER_LOOP = replace(
 )
 
 
+class IllegalCallError(aiokafka_errors.IllegalOperation, aiokafka_errors.KafkaError):  # type: ignore[misc]  # aiokafka has no types
+    """A transactional call that does not fit: aiokafka raises no ``KafkaError``."""
+
+
 def _missing_classes() -> dict[int, type[BaseException]]:
     """Return a class like aiokafka's for each code that aiokafka does not know."""
     base = aiokafka_errors.BrokerResponseError

@@ -9,6 +9,7 @@ has to wait for a running send.
 from __future__ import annotations
 
 import asyncio
+import operator
 import time
 from threading import get_ident
 from typing import TYPE_CHECKING, Any
@@ -209,6 +210,7 @@ class Sending:
                 sending.machine.holds
                 or (key is None and tp.topic not in null_keys_allowed)
                 or sending._is_disguised
+                or type(tp.partition) is not int
             ):
                 raw = Raw(key, value, headers, timestamp_ms)
                 return sending._add_checked(tp, raw, timeout)
@@ -217,7 +219,12 @@ class Sending:
         return add_message
 
     async def _add_checked(self, tp: Any, raw: Raw, within: float) -> Any:
-        """Add a record whose key must be checked, or whose topic may be held."""
+        """Add a record whose key must be checked, or whose topic may be held.
+
+        Raises:
+            TypeError: The partition is no number: the client's sender would die of it.
+        """
+        operator.index(tp.partition)
         is_disguised, self._is_disguised = self._is_disguised, False
         if raw.key is None or is_disguised:
             refused = await self._key_error(tp.topic, is_disguised=is_disguised)
@@ -230,7 +237,18 @@ class Sending:
         )
 
     async def add_batch(self, builder: Any, tp: Any, timeout: float) -> Any:  # noqa: ASYNC109 - the client's own signature
-        """Add a batch that the application has built."""
+        """Add a batch that the application has built.
+
+        Raises:
+            TypeError: It is no batch, or the partition is no number: the client's
+                sender would die of it.
+        """
+        if not moving.is_batch(builder):
+            raise TypeError(
+                "send_batch(batch): what create_batch() has returned, not "
+                f"{type(builder).__name__}; nothing was sent"
+            )
+        operator.index(tp.partition)
         count = moving.null_keys_in(builder)
         if count:
             refused = await self._key_error(tp.topic, is_disguised=False)

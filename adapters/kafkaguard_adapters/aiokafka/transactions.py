@@ -22,7 +22,7 @@ from kafkaguard._verdicts.verdict import Action
 from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.aiokafka._private.producing import reading
 from kafkaguard_adapters.aiokafka._private.producing import transactions as inside
-from kafkaguard_adapters.aiokafka.errors import errors
+from kafkaguard_adapters.aiokafka.errors import IllegalCallError, errors
 from kafkaguard_adapters.producing import transaction_words as words
 from kafkaguard_adapters.producing.time_limit import TimeLimit
 from kafkaguard_adapters.producing.transaction_block import LeftOpen
@@ -48,6 +48,7 @@ _words = TransactionWords(
     errors,
     "a new producer with the same transactional_id is started",
     "the producer has not been started",
+    IllegalCallError,
 )
 
 

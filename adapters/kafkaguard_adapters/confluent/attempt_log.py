@@ -1,10 +1,17 @@
-"""What librdkafka logs about the attempts of a producer.
+"""Which requests of a producer librdkafka has repeated, as its log tells.
 
 A delivery report has the last answer to a record only. Whether an earlier attempt had
 no answer, or an answer that does not exclude that the record was written (7, 20), is in
-no report, no callback and no statistic. But librdkafka logs when it takes the records
-of a failed request back into the queue of their partition. The line is in the same
-queue as the reports, and before them.
+no report, no callback and no statistic. But librdkafka logs it:
+
+1. A request fails. librdkafka takes its records back into the queue of their partition,
+   and puts a line into the queue of reports.
+2. Later, the report of the last answer comes into the same queue, behind the line.
+3. A poll brings both. With the line the client calls ``log``, which only keeps it (see
+   `recorded_calls`); the report ends a window of records.
+4. Before the window decides, the shell calls ``hear``, which reads the line. The window
+   asks ``has_repeated``.
+5. Behind the poll ``hear`` is called again, for lines without a report.
 
 An idempotent producer logs it with ``debug=eos``, and nothing else while no request
 fails, except when it gets its id and first uses a partition. Another producer needs
@@ -13,18 +20,17 @@ fails, except when it gets its id and first uses a partition. Another producer n
 
 from __future__ import annotations
 
-import gc
 import logging
 import re
 import threading
 import time
 from collections import deque
-from functools import lru_cache
 from typing import Any, Final
 
 from confluent_kafka import KafkaError
 
 from kafkaguard_adapters.confluent.client_log import ClientLog
+from kafkaguard_adapters.confluent.recorded_calls import RecordedCalls
 
 _log = logging.getLogger("kafkaguard.producer")
 #: librdkafka's ``debug`` for these lines: of an idempotent producer, and of another.
@@ -42,16 +48,14 @@ _CODES: Final = range(-200, 200)
 
 
 class AttemptLog(ClientLog):
-    """librdkafka's logger: finds repeated attempts, and passes other lines on.
+    """librdkafka's logger: finds repeated requests, and passes each line on.
 
     Args:
         own: The user's logger; None: the lines go to stderr, as librdkafka's do.
 
     Attributes:
-        log: What the client calls with each line. No Python code runs in it: Ctrl-C
-            would strike there, and the client would make a SystemError of it.
-        unread: The arguments of each call that nobody has read, as keys. Equal lines
-            between two polls are one.
+        log: What the client calls with each line; no Python code runs in it.
+        unread: The calls of ``log`` that nobody has read.
         hidden: One item for each line for which the client alone would have called
             nothing, so that a poll does not count it.
         is_heard: Whether the client logs what this class looks for.
@@ -63,22 +67,17 @@ class AttemptLog(ClientLog):
     def __init__(self, own: Any) -> None:
         super().__init__(own)
         self.hidden: deque[None] = deque(maxlen=_MOST_HIDDEN)
-        # A cache of the interpreter, in C, is what keeps the arguments of a call.
-        cached = lru_cache(maxsize=None)("".format)
-        self._cached, self._hits = cached, 0
-        self._are_equal = False  # whether lines that are being read were called twice
-        self.log = cached  # type: ignore[assignment, method-assign]  # the same for the client
-        (self.unread,) = (
-            each for each in gc.get_referents(cached) if type(each) is dict and not each
-        )
+        self._calls = RecordedCalls()
+        self.log = self._calls.record  # type: ignore[assignment, method-assign]  # the same for the client
+        self.unread = self._calls.unread
+        self._had_equal_lines = False  # among those that are being read
         self.forget()
 
     def hear(self) -> None:
         """Read the lines so far."""
         lines: list[tuple[Any, ...]] = []
         with self._reading:  # so that no thread decides before a line is read
-            hits = self._cached.cache_info().hits
-            self._are_equal, self._hits = hits != self._hits, hits
+            self._had_equal_lines = self._calls.had_equal_calls()
             for each in list(self.unread):
                 self.read(each[2], each[4])
                 lines.append(each)
@@ -146,7 +145,7 @@ class AttemptLog(ClientLog):
             is_repeated = (
                 "partition drain" in text
                 and ("retrying" in text or place in self._used)
-                and (place not in self._gaps or self._are_equal)
+                and (place not in self._gaps or self._had_equal_lines)
             )
         if is_repeated:
             self._repeated_at[place] = time.monotonic()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from contextlib import contextmanager
 from functools import partial
 from numbers import Real
@@ -34,7 +35,7 @@ from kafkaguard_adapters.producing.transaction_block import transaction
 from kafkaguard_adapters.stand_in import GuardedClient
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from kafkaguard._delivery.report import DeliveryReport
@@ -48,6 +49,29 @@ LEAST_S = 1.0
 #: Seconds of one wait, after which the guard checks again what is due.
 _SLICE_S = 0.05
 _FOR_EVER = -1.0
+#: The calls that wait for threads of the client, which a forked child does not have:
+#: attributes of the instance, and methods of the class.
+_OF_INSTANCE = ("produce", "poll")
+_OF_CLASS = (
+    "flush",
+    "purge",
+    "list_topics",
+    "set_sasl_credentials",
+    "transaction",
+    "init_transactions",
+    "begin_transaction",
+    "send_offsets_to_transaction",
+    "commit_transaction",
+    "abort_transaction",
+)
+#: What the values of a message of ``produce_batch`` may be.
+_OF_MESSAGE: dict[str, Any] = {
+    "value": (bytes, str, type(None)),
+    "key": (bytes, str, type(None)),
+    "partition": int,
+    "timestamp": int,
+    "callback": (Callable, type(None)),
+}
 
 
 class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
@@ -119,14 +143,14 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
 
     def leave_to_parent(self) -> Any:
         """In a forked child: stop sending, and leave the parent's connections open."""
-        for name in ("produce", "poll"):
+        for name in (*_OF_INSTANCE, *_OF_CLASS):
             self.__dict__[name] = partial(self._in_child, name)
         return self._shell.leave()
 
     def _in_child(self, name: str, *args: Any, **kwargs: Any) -> Any:
         """Do what a forked child must do first, then the call."""
         self._forks.pass_by()
-        return self.__dict__[name](*args, **kwargs)
+        return getattr(self, name)(*args, **kwargs)
 
     def can_begin_again(self) -> bool:
         """Return whether a producer can be built in a forked child."""
@@ -135,6 +159,8 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
     def begin_again(self) -> None:
         """Build a producer that belongs to the forked child."""
         self._begin(self._builder.build())
+        for name in _OF_CLASS:
+            self.__dict__.pop(name, None)
 
     # --- producing --------------------------------------------------------------------
 
@@ -164,12 +190,10 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
 
         Raises:
             ClientClosedError: The producer was closed.
-            TypeError: ``messages`` is not a list.
+            TypeError: ``messages`` is not a list of dicts, or a value of one has a
+                wrong type. Nothing was sent.
         """
-        if not isinstance(messages, list):
-            raise TypeError(
-                f"produce_batch(messages): a list, not {type(messages).__name__}"
-            )
+        _check_messages(messages)
         taken = 0
         for message in messages:
             try:
@@ -282,7 +306,6 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         """
         if not isinstance(timeout, Real) or isinstance(timeout, bool):
             raise wrong_type("flush(): timeout", "seconds (int or float)", timeout)
-        self._forks.pass_by()
         left = self._flush(timeout)
         self._raise()
         return left
@@ -494,6 +517,30 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         except KafkaException as error:
             self._shell.report_if_dead(self.client, error)
         return False
+
+
+def _check_messages(messages: Any) -> None:
+    """Refuse what ``produce`` would refuse after the first records were sent.
+
+    Raises:
+        TypeError: The argument of ``produce_batch`` is not as it says.
+    """
+    if not isinstance(messages, list):
+        raise TypeError(
+            f"produce_batch(messages): a list, not {type(messages).__name__}"
+        )
+    for number, message in enumerate(messages):
+        if not isinstance(message, dict):
+            raise TypeError(
+                f"produce_batch(messages): message {number} is a "
+                f"{type(message).__name__}, not a dict"
+            )
+        for name, value in message.items():
+            if not isinstance(value, _OF_MESSAGE.get(name, object)):
+                raise TypeError(
+                    f"produce_batch(messages): the {name} of message {number} is a "
+                    f"{type(value).__name__}"
+                )
 
 
 @contextmanager

@@ -191,7 +191,8 @@ class Transactions:
                 )
         except KafkaGuardError as error:
             is_fenced = error.verdict.action is Action.FENCED
-            if is_fenced or error.verdict is words.OUT_OF_ORDER_CALL:
+            is_closed = isinstance(error, ClientClosedError)
+            if is_fenced or is_closed or error.verdict is words.OUT_OF_ORDER_CALL:
                 raise
             failed, cause = error, error.__cause__ or error
             if self._can_ask_again:

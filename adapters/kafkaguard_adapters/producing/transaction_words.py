@@ -79,10 +79,19 @@ class TransactionWords:
         errors: Makes the client's errors.
         successor: A text: how a new producer takes over an open transaction.
         first: A text: the call that must come before any transaction.
+        theirs: The client's class of an error about a call that does not fit; default:
+            its most general class.
     """
 
-    def __init__(self, errors: ClientErrors, successor: str, first: str) -> None:
+    def __init__(
+        self,
+        errors: ClientErrors,
+        successor: str,
+        first: str,
+        theirs: type[BaseException] | None = None,
+    ) -> None:
         self._errors = errors
+        self._theirs = theirs
         self._successor = successor
         self._next_steps = {"UNINITIALIZED": first, **_NEXT_STEPS}
 
@@ -92,6 +101,7 @@ class TransactionWords:
             ClientStateError,
             f"{call.method}() is for a producer with a transactional_id, and this one "
             "has none: build it with transactional_id=...",
+            theirs=self._theirs,
         )
 
     def pending(self, call: Call, limit: TimeLimit) -> KafkaGuardError:
@@ -143,6 +153,7 @@ class TransactionWords:
             f"{call.method}() was called in a wrong order and did nothing: "
             f"{self.next_step(state)}",
             api=call.api,
+            theirs=self._theirs,
             original=original,
             verdict=OUT_OF_ORDER_CALL,
         )

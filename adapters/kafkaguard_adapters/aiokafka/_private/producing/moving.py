@@ -23,6 +23,7 @@ from aiokafka.errors import (
     NodeNotReadyError,
     ProducerClosed,
 )
+from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.protocol.produce import ProduceRequest
 from aiokafka.protocol.transaction import EndTxnRequest
 from aiokafka.structs import RecordMetadata
@@ -567,6 +568,11 @@ class NullKeyNotes:
         found = self._append(timestamp=timestamp, key=key, value=value, headers=headers)
         self.count += found is not None and self._is_null
         return found
+
+
+def is_batch(builder: Any) -> bool:
+    """Return whether ``create_batch`` has made a thing."""
+    return isinstance(builder, BatchBuilder)
 
 
 def null_keys_in(builder: Any) -> int:
