@@ -197,8 +197,10 @@ def test_closing_says_that_a_transaction_is_still_open(kafka_topic, kafka_faults
     producer.begin_transaction()
     producer.produce(kafka_topic, b"v", b"k", on_delivery=lambda *_: None)
     producer.flush(10)
-    kafka_faults.on("EndTxn").drop(written=False)
-    with pytest.raises(errors.ClientStateError, match="is still open"):
+    with (
+        kafka_faults.on("EndTxn").drop(written=False),
+        pytest.raises(errors.ClientStateError, match="is still open"),
+    ):
         producer.close(2)
 
 
