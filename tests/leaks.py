@@ -68,7 +68,8 @@ def check(before: Open) -> None:
     left = _collected()
     deadline = time.monotonic() + PATIENCE_S
     while (still := _new_since(before)) and time.monotonic() < deadline:
-        time.sleep(0.01)
+        time.sleep(0.05)
+        left += _collected()  # what a thread has held until now
     if left := [*left, *still]:
         pytest.fail(f"the test leaves open: {', '.join(left)}", pytrace=False)
 

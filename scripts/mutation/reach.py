@@ -62,8 +62,11 @@ class Reach:
         for file in files:
             told = json.loads(_place(file).read_text())
             self.seconds |= told["seconds"]
+            name = told["names"].__getitem__
             for path, (text, lines) in told["lines"].items():
-                tests = {int(line): set(names) for line, names in lines.items()}
+                tests = {
+                    int(line): {*map(name, found)} for line, found in lines.items()
+                }
                 self._lines[path].append(_Lines(text, tests))
 
     def tests_of(self, module: Module, change: Change) -> list[str]:
@@ -147,30 +150,41 @@ def _measure(files: list[str]) -> None:
         ).stdout
         coverage = CoverageData(str(data))
         coverage.read()
-        seconds = {test: float(taken) for taken, test in _DURATION.findall(told)}
+        seconds = {_plain(t): float(taken) for taken, t in _DURATION.findall(told)}
         if not seconds:
             sys.exit(f"no test was measured:\n{told[-3000:]}")
         for test in _FAILED.findall(told):
             print(f"fails without a change, so it is left out: {test}", file=sys.stderr)
-            seconds.pop(test, None)
+            seconds.pop(_plain(test), None)
         for file in files:
             _keep(file, seconds, coverage)
 
 
+def _plain(test: str) -> str:
+    """Return a test's id without the group that pytest-xdist adds to it."""
+    return re.sub(r"@[\w-]+$", "", test)
+
+
 def _keep(file: str, seconds: dict[str, float], coverage: CoverageData) -> None:
     """Write what one file of tests has reached."""
-    lines: dict[str, tuple[str, dict[int, list[str]]]] = {}
+    numbers: dict[str, int] = {}
+    lines: dict[str, tuple[str, dict[int, list[int]]]] = {}
     for measured_path in sorted(coverage.measured_files()):
         path = Path(measured_path)
         reached = {}
         for line, contexts in coverage.contexts_by_lineno(measured_path).items():
-            tests = {each.rpartition("|")[0] for each in contexts}
+            tests = {_plain(each.rpartition("|")[0]) for each in contexts}
             if own := sorted(test for test in tests if test.startswith(f"{file}::")):
-                reached[line] = own
+                reached[line] = [numbers.setdefault(t, len(numbers)) for t in own]
         if reached:
             text = path.read_text()
             (_TEXTS / _digest(text)).write_text(text)
             lines[path.relative_to(ROOT).as_posix()] = _digest(text), reached
     own_seconds = {t: s for t, s in seconds.items() if t.startswith(f"{file}::")}
-    content = {"key": _key(file), "seconds": own_seconds, "lines": lines}
+    content = {
+        "key": _key(file),
+        "seconds": own_seconds,
+        "names": list(numbers),
+        "lines": lines,
+    }
     _place(file).write_text(json.dumps(content))
