@@ -93,7 +93,7 @@ fuzz: .venv/installed ## A million mutated messages (Linux)
 	$(BIN)/python scripts/fuzz_protocol.py
 
 .PHONY: mutate
-mutate: .venv/installed ## A sample of small wrong changes, and whether tests fail (5 min; MUTATE=--all: hours)
+mutate: .venv/installed ## A sample of small wrong changes, and whether tests fail (5 min; MUTATE=--adapters: 20 min)
 	$(BIN)/python scripts/mutation $(MUTATE)
 
 .PHONY: bench
@@ -104,9 +104,16 @@ bench: .venv/installed ## Measure what guarding costs
 versions: .venv/installed ## Lowest and newest clients, each Python that is here (an hour)
 	$(BIN)/python scripts/try_versions.py
 
-.PHONY: soak
-soak: .venv/installed ## Spark streams through outages, and killed at random (an hour)
+.PHONY: nightly
+nightly: .venv/installed ## What takes too long for `make test`, resumable: NIGHTLY='--only differ', --list
+	$(BIN)/python scripts/nightly.py $(NIGHTLY)
+
+.PHONY: outages
+outages: .venv/installed
 	$(BIN)/python -m tests.soak outages --minutes 10
+
+.PHONY: soak
+soak: outages ## Spark streams through outages, and killed at random (an hour)
 	$(BIN)/python -m tests.soak kills --runs 20
 
 .PHONY: demo

@@ -33,8 +33,11 @@ OF_PYTHON = ("default.topic.config", "logger", "oauth_cb", "on_commit", "on_deli
 
 def java_names() -> set[str]:
     """Return the names that Java's clients know."""
-    port = launch_gateway(
-        classpath=f"{kafka_jars(VERSION)}/*", java_path=str(java()), die_on_exit=True
+    port, process = launch_gateway(
+        classpath=f"{kafka_jars(VERSION)}/*",
+        java_path=str(java()),
+        die_on_exit=True,
+        return_proc=True,
     )
     gateway = JavaGateway(gateway_parameters=GatewayParameters(port=port))
     try:
@@ -47,6 +50,7 @@ def java_names() -> set[str]:
         return {str(name) for group in groups for name in group}
     finally:
         gateway.shutdown()
+        process.communicate(timeout=30)  # it ends with its input
 
 
 def librdkafka_names() -> set[str]:

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import Phase, settings
 
 from kafkaguard.testing.cluster import java
-from tests import quick_spark
+from tests import leaks, quick_spark
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Generator, Iterator
     from types import ModuleType
 
     from pyspark.sql import SparkSession
@@ -54,6 +54,8 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "full"))
 NEED_JAVA = frozenset(
     {"kafka_cluster", "kafka_topic", "kafka_faults", "kafka_users", "spark"}
 )
+
+_OPEN = pytest.StashKey[leaks.Open]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -96,6 +98,30 @@ def pytest_exception_interact(call: pytest.CallInfo[None]) -> None:
     """Keep later tests from reading the answer that an interrupted test did not read."""
     if not isinstance(call.excinfo.value, Exception):
         quick_spark.leave_connection()
+
+
+@pytest.fixture(autouse=True)
+def open_before(request: pytest.FixtureRequest) -> None:
+    """Look what is open before a test, beside what outlives it."""
+    request.node.stash[_OPEN] = leaks.look()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, bool, bool]:
+    """Fail a test that leaves a socket, a thread or a client of librdkafka open.
+
+    That can be told only when pytest holds neither its fixtures nor its log any more.
+    It holds all that a failed test has used.
+    """
+    failed = item.session.testsfailed
+    done = yield
+    before = item.stash.get(_OPEN, None)
+    if before is not None and item.session.testsfailed == failed:
+        call = pytest.CallInfo.from_call(lambda: leaks.check(before), "teardown")
+        if call.excinfo is not None:
+            report = pytest.TestReport.from_item_and_call(item, call)
+            item.ihook.pytest_runtest_logreport(report=report)
+    return done
 
 
 @pytest.fixture(scope="session")

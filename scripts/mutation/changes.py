@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import singledispatch
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -61,11 +62,11 @@ class Module:
     def __init__(self, root: Path, path: str) -> None:
         self.path = path
         self.file = root / path
-        self._source = self.file.read_text()
-        self._tree = ast.parse(self._source)
+        self.source = self.file.read_text()
+        self._tree = ast.parse(self.source)
         seen: Counter[str] = Counter()
         self.changes: list[Change] = []
-        for change in _Finder(path, self._source).find(self._tree):
+        for change in _Finder(path, self.source).find(self._tree):
             seen[change.identity] += 1
             if (number := seen[change.identity]) > 1:
                 words = f"{change.words} #{number}"
@@ -75,6 +76,16 @@ class Module:
 
     def changed(self, change: Change) -> CodeType:
         """Compile the module with the change."""
+        with self._made(change):
+            return compile(self._tree, str(self.file), "exec", dont_inherit=True)
+
+    def changed_text(self, change: Change) -> str:
+        """Write the module with the change, without comments."""
+        with self._made(change):
+            return ast.unparse(self._tree)
+
+    @contextmanager
+    def _made(self, change: Change) -> Iterator[None]:
         node, name, index = change.spot
         field: Any = getattr(node, name)
         new: Any = change.new
@@ -82,7 +93,7 @@ class Module:
             new = [*field[:index], change.new, *field[index + 1 :]]
         setattr(node, name, new)
         try:
-            return compile(self._tree, str(self.file), "exec", dont_inherit=True)
+            yield
         finally:
             setattr(node, name, field)
 

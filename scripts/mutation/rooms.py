@@ -1,4 +1,4 @@
-"""The pure packages ("rooms"), and the tests that must notice changes in them."""
+"""The packages ("rooms"), and the tests that must notice changes in them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-#: The smallest share of changes that the tests of a room must notice.
-LEAST = 0.9
+#: The smallest share of changes that the tests of a pure room, and of an adapter, must
+#: notice.
+LEAST, LEAST_OF_ADAPTERS = 0.92, 0.75
 
 _GENERATED = {
     "kafkaguard/_verdicts/apis.py",
@@ -19,17 +20,24 @@ _GENERATED = {
 
 @dataclass(frozen=True)
 class Room:
-    """Modules without I/O, and their tests.
+    """Modules and their tests.
 
     Attributes:
         name: The name in the report.
         folder: The folder of the modules.
         tests: The folders of its tests.
+        is_pure: The modules make no I/O, and their tests need no broker.
     """
 
     name: str
     folder: str
     tests: tuple[str, ...]
+    is_pure: bool = True
+
+    @property
+    def least(self) -> float:
+        """The smallest share of changes that must be noticed."""
+        return LEAST if self.is_pure else LEAST_OF_ADAPTERS
 
     def modules(self) -> list[str]:
         """Return the paths of the modules, relative to the checkout."""
@@ -55,6 +63,25 @@ ROOMS = (
     Room("policies: reading", f"{_POLICIES}/reading", ("tests/policies",)),
     Room("policies: running", f"{_POLICIES}/running", ("tests/policies",)),
     Room("policies: advice", f"{_POLICIES}/advice", ("tests/policies",)),
+)
+_ADAPTERS = "adapters/kafkaguard_adapters"
+_SHARED = ("tests/adapters",)
+_CLIENTS = ("tests/kafka_python", "tests/confluent", "tests/aiokafka", *_SHARED)
+
+
+def _adapter(name: str, *tests: str) -> Room:
+    return Room(f"adapters: {name}", f"{_ADAPTERS}/{name}", tests, is_pure=False)
+
+
+ADAPTERS = (
+    _adapter("kafka_python", "tests/kafka_python", *_SHARED),
+    _adapter("confluent", "tests/confluent", *_SHARED),
+    _adapter("aiokafka", "tests/aiokafka", *_SHARED),
+    _adapter("producing", *_CLIENTS),
+    _adapter("consuming", "tests/consuming", *_CLIENTS),
+    _adapter("wire", "tests/wire", "tests/asking"),
+    _adapter("asking", "tests/asking", *_SHARED),
+    _adapter("spark", "tests/spark"),
 )
 
 

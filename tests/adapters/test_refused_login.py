@@ -14,6 +14,7 @@ from kafkaguard import Action, errors, guard
 from kafkaguard_adapters.asking.unconnected import explained
 from kafkaguard_adapters.kafka_python.errors import errors as kafka_python
 from kafkaguard_adapters.kafka_python.settings import read_settings
+from tests import leaks
 
 SECRET = "not-bobs-password"
 
@@ -38,6 +39,7 @@ def test_b31_the_clients_of_kafka_python_are_not_built(kafka_users, factory):
     with pytest.raises(KafkaTimeoutError) as caught:
         guard(factory=factory, config=settings)
     check(caught.value)
+    leaks.end_unbuilt_clients()
 
 
 @pytest.mark.parametrize("factory", [AIOKafkaAdminClient, AIOKafkaConsumer])

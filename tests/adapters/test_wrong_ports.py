@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import ssl
 import time
 from contextlib import closing
@@ -18,6 +17,7 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from kafkaguard import errors, guard
 from kafkaguard.testing import KafkaCluster
+from tests import leaks
 from tests.contracts.wrong_ports import PATIENCE_S, WrongPortsContract
 
 pytestmark = [
@@ -25,8 +25,7 @@ pytestmark = [
     pytest.mark.filterwarnings(
         "ignore::kafkaguard_policies.advice.stacking.StackingWarning"
     ),
-    # kafka-python leaves a socket to the garbage collector whose handshake failed. See
-    # also `collected`.
+    # kafka-python leaves a socket to the garbage collector whose handshake failed.
     pytest.mark.filterwarnings("ignore:unclosed <ssl.SSLSocket:ResourceWarning"),
     pytest.mark.filterwarnings("ignore:.*ssl.SSLSocket"),
 ]
@@ -43,10 +42,10 @@ class TestKafkaPythonPorts(WrongPortsContract):
     """kafka-python, whose constructors connect."""
 
     @pytest.fixture(autouse=True)
-    def collected(self):
-        """Collect the sockets that a client leaves before another test is blamed."""
+    def unbuilt(self):
+        """End the clients that are not built."""
         yield
-        gc.collect()
+        leaks.end_unbuilt_clients()
 
     @staticmethod
     def build(factory, servers, protocol, cluster, **settings):

@@ -196,7 +196,11 @@ class TestConfluentConsumer(ConsumerContract):
     def test_a_look_up_of_the_commit_that_stays_refused_has_growing_gaps(
         self, kafka_cluster, kafka_topic, kafka_faults, strategy
     ):
-        """Pauses of the user stay; reading begins at the committed offset."""
+        """Pauses of the user stay; reading begins at the committed offset.
+
+        The client looks up by itself when it gets an assignment, on a busy machine more
+        than once. So only the look-ups after the guard has taken over have gaps.
+        """
         fill(kafka_cluster, kafka_topic, 3)
         servers, group = kafka_faults.bootstrap_servers, kafka_topic
         with self.open(servers, group=group, assign=three(kafka_topic)) as reader:
@@ -210,11 +214,12 @@ class TestConfluentConsumer(ConsumerContract):
         ) as reader:
             reader.subscribe(kafka_topic)
             reader.read_until(lambda: reader.told(ev.PartitionWaitsEvent), 30)
+            kafka_faults.journal.clear()
             reader.pause(kafka_topic, 0)
-            reader.read_until(lambda: len(look_ups(kafka_faults)) >= 4)
+            reader.read_until(lambda: len(look_ups(kafka_faults)) >= 3)
             times = [each.at for each in look_ups(kafka_faults)]
-            first, second, third = (after - at for at, after in pairwise(times[:4]))
-            assert 0.3 <= first < second < third
+            first, second = (after - at for at, after in pairwise(times[:3]))
+            assert 0.3 <= first < second
             fault.remove()
             reader.read_until(lambda: len(reader.read) == 4, 30)
             self.read_for(reader, 1.0)

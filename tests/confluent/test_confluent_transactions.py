@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from contextlib import suppress
 
 import confluent_kafka
@@ -192,14 +193,17 @@ def test_closing_with_an_open_transaction_aborts_it_and_says_so(
 
 
 def test_closing_says_that_a_transaction_is_still_open(kafka_topic, kafka_faults, make):
-    """Where the abort has no answer."""
+    """Where the abort has no answer; the client goes on with it until it has one."""
     producer = make(servers=kafka_faults)
     producer.begin_transaction()
     producer.produce(kafka_topic, b"v", b"k", on_delivery=lambda *_: None)
     producer.flush(10)
-    kafka_faults.on("EndTxn").drop(written=False)
-    with pytest.raises(errors.ClientStateError, match="is still open"):
+    with (
+        kafka_faults.on("EndTxn").drop(written=False),
+        pytest.raises(errors.ClientStateError, match="is still open"),
+    ):
         producer.close(2)
+    until(lambda: "kafkaguard-close" not in {t.name for t in threading.enumerate()}, 60)
 
 
 def test_closing_says_that_a_commit_is_in_doubt(kafka_topic, kafka_faults, make):

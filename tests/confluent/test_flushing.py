@@ -48,10 +48,14 @@ class Recorded(Producer):
 
 @pytest.fixture
 def client():
-    """A producer; what it still has at the end is given up."""
+    """A producer; what it still has at the end is given up.
+
+    It keeps the callbacks of its records, and these keep it, until they are called.
+    """
     client = Recorded()
     yield client
     client.purge()
+    Producer.flush(client, LONG_S)
 
 
 @pytest.fixture

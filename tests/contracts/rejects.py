@@ -300,7 +300,8 @@ class RejectsContract:
         topic = kafka_cluster.create_topic(config=COMPACTED)
         dead = kafka_cluster.create_topic(f"{topic}.dlq")
         servers = kafka_cluster.bootstrap_servers
-        with self.open(servers, policy=DEAD_LETTER, delivery_timeout=5.0) as writer:
+        limits = {"delivery_timeout": 5.0, "patience": 5.0}
+        with self.open(servers, policy=DEAD_LETTER, **limits) as writer:
             writer.forget(topic, b"v")
             assert DeliveryReport(dead_lettered=1) == writer.flush()
             kafka_cluster.delete_topic(dead)
