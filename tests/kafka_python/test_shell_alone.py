@@ -15,6 +15,7 @@ from kafka.errors import (
     InvalidRecordError,
     KafkaConnectionError,
     KafkaError,
+    KafkaStorageError,
     KafkaTimeoutError,
     MessageSizeTooLargeError,
     NodeNotReadyError,
@@ -143,6 +144,7 @@ class TestRefusals:
             (RequestTimedOutError(), True, 7),
             (NotEnoughReplicasAfterAppendError(), True, 20),
             (NotLeaderForPartitionError(), True, 6),
+            (KafkaStorageError(), True, 56),
             (NotEnoughReplicasError(), True, None),
             (UnknownTopicOrPartitionError(), True, None),
             (NodeNotReadyError("no connection"), False, None),
@@ -170,6 +172,54 @@ class TestRefusals:
         part.abort(IllegalStateError("closed"))
         (refusal,) = piece.refusals()
         assert refusal.sent == ("never" if earlier is None else "maybe")
+
+    NO = (NotEnoughReplicasError(), True)
+    LOST = (RequestTimedOutError("no answer"), False)
+    AWAY = (NodeNotReadyError("no connection"), False)
+
+    @pytest.mark.parametrize(
+        ("attempts", "blame", "sent", "expired"),
+        [
+            ([NO], "batch", "answered", False),
+            ([NO, NO, AWAY], "batch", "answered", False),
+            ([AWAY], "client", "never", True),
+            ([NO, LOST, NO], "client", "maybe", True),
+            ([LOST, AWAY], "client", "maybe", True),
+            ([NO, None], "client", "maybe", True),
+            ([AWAY, None], "client", "maybe", True),
+        ],
+        ids=str,
+    )
+    def test_a_batch_that_expires_between_attempts_keeps_their_answer(
+        self, attempts, blame, sent, expired
+    ):
+        """If each attempt was refused, the refusal counts; None: it is in flight."""
+        batch = source(b"a", b"b")
+        one = followed(batch)
+        for number, attempt in enumerate(attempts):
+            batch.drained = batch.created + number
+            if attempt is not None:
+                batch.retry()
+                one.is_tried_again(attempt[0], answered=attempt[1])
+        refuse(batch, KafkaTimeoutError("expired"))
+        for refusal in one.refusals():
+            found = (refusal.blame, refusal.sent, refusal.expired)
+            assert found == (blame, sent, expired)
+            assert (sent == "answered") == (refusal.cause is self.NO[0])
+
+    @pytest.mark.parametrize(
+        ("attempt", "sent"), [(NO, "never"), (AWAY, "never"), (LOST, "maybe")]
+    )
+    def test_a_batch_given_up_between_attempts_was_not_written_if_all_were_refused(
+        self, attempt, sent
+    ):
+        """So a successor of the client may send it."""
+        batch = source(b"a", sent=True)
+        one = followed(batch)
+        one.is_tried_again(attempt[0], answered=attempt[1])
+        batch.abort(IllegalStateError("closed"))
+        (refusal,) = one.refusals()
+        assert (refusal.blame, refusal.sent) == ("client", sent)
 
     def test_records_from_before_the_guard_are_left_out(self):
         """The places of the others are counted from where it began."""
