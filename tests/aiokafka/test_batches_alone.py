@@ -60,7 +60,8 @@ async def test_a_batch_that_expires_keeps_the_answer_of_requests_that_were_all_r
 
 
 @pytest.mark.parametrize(
-    ("cause", "is_alive"), [(TakenBackError(), True), (KafkaError("it has ended"), False)]
+    ("cause", "is_alive"),
+    [(TakenBackError(), True), (KafkaError("it has ended"), False)],
 )
 async def test_a_batch_that_leaves_its_client_was_not_refused_itself(cause, is_alive):
     """It is taken back, or its client has ended: another client may send it."""
