@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import numpy
+import numpy as np
 import pytest
 from kafka import KafkaProducer
 
@@ -33,7 +33,7 @@ def _calls():
         yield (TOPIC, value), {"partition": 0}
     for key in ("k", 5):
         yield (TOPIC, b"v", key), {}
-    for partition in (numpy.int64(1), True, "1", -1):
+    for partition in (np.int64(1), True, "1", -1):
         yield (TOPIC, b"v"), {"partition": partition}
     for headers in (
         [("h", "1")],
@@ -43,7 +43,7 @@ def _calls():
         {"h": b"1"},
     ):
         yield (TOPIC, b"v", b"k", headers), {}
-    for timestamp in (-5, 5.0, "5", numpy.int64(5)):
+    for timestamp in (-5, 5.0, "5", np.int64(5)):
         yield (TOPIC, b"v"), {"timestamp_ms": timestamp, "partition": 0}
     for topic in (5, b"t", "", "a b", None):
         yield (topic, b"v"), {}
