@@ -255,6 +255,8 @@ class Fates:
     ) -> None:
         """Give a record its final outcome, once."""
         self.happens(record, RecordEvent.SETTLE)
+        if error is not None:
+            error.is_outcome = True
         is_handled = ending in ("dead_lettered", "dropped") or (
             error is not None
             and ending == "in_doubt"

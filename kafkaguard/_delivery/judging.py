@@ -21,6 +21,7 @@ from kafkaguard.errors import (
     InvalidRecordError,
     InvalidTimestampError,
     KafkaGuardError,
+    KafkaStorageError,
     MessageTooLargeError,
     OutOfOrderSequenceNumberError,
     RecordListTooLargeError,
@@ -128,6 +129,7 @@ class RefusalFacts:
         closed: Whether the producer is closed, or being closed.
         has_time: Whether it expired only because the time of another record in its
             batch was over.
+        is_part: Whether its batch is a part of one that was refused for its size.
     """
 
     place: Place
@@ -137,6 +139,7 @@ class RefusalFacts:
     fits: bool | None = None
     closed: bool = False
     has_time: bool = False
+    is_part: bool = False
 
 
 class Judge:
@@ -175,14 +178,16 @@ class Judge:
             return Judgement(self._mate(refusal, known), may_be_rescued=True)
         error = self._refusal_error(refusal, known)
         # The client, not the record, caused the gap in the sequence numbers.
-        is_first_try, is_transient = refusal.first_try is True, may_be_tried(error)
-        is_gap = error.code in _SEQUENCE_ERRORS and is_first_try
+        is_transient, is_gap = may_be_tried(error), error.code in _SEQUENCE_ERRORS
+        is_first_gap = is_gap and refusal.first_try is True
         is_vague = refusal.blame == "unknown" and not known.alone
+        # The client reports its attempts: none of the earlier ones has written it.
+        is_certain = refusal.first_try is not None and is_transient
         return Judgement(
             error,
-            may_be_rescued=is_gap or (is_vague and is_transient),
-            client_failed=is_gap,
-            may_be_tried=is_first_try and is_transient and not is_gap,
+            may_be_rescued=is_first_gap or (is_vague and is_transient),
+            client_failed=is_first_gap,
+            may_be_tried=is_certain and not is_gap,
         )
 
     # --- the client gave up -----------------------------------------------------------
@@ -245,6 +250,8 @@ class Judge:
     def _in_failed_transaction(
         self, refusal: Refusal, known: RefusalFacts
     ) -> KafkaGuardError:
+        if known.is_part and is_too_large(refusal) and refusal.sent == "never":
+            return self._mate(refusal, known)
         verdict = classify(refusal.cause, api="Produce", transactional=True)
         if verdict.action not in _STOPS:
             verdict = ABORTED
@@ -420,8 +427,13 @@ def may_be_written(code: int) -> bool:
     """Return whether the batch of an answered attempt may be in the topic.
 
     Also for an idempotent producer: the broker checks a record before it looks whether
-    it has the batch already, so it may refuse what it has written.
+    it has the batch already, so it may refuse what it has written. And a leader whose
+    log directory fails while the batch waits for its followers answers with 56
+    (``DelayedProduce``), though a follower may have it. After a 3 that comes so late
+    the topic is gone, with the batch.
     """
+    if code == KafkaStorageError.code:
+        return True
     return classify(code, api="Produce", idempotent=False).written != "no"
 
 

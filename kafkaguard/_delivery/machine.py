@@ -23,7 +23,6 @@ from kafkaguard._delivery.client_life import ANSWER_S, ClientLife
 from kafkaguard._delivery.facts import HandOverStoppedError
 from kafkaguard._delivery.fates import Fates
 from kafkaguard._delivery.judging import (
-    MESSAGE_TOO_LARGE,
     Judge,
     Judgement,
     RefusalFacts,
@@ -44,7 +43,11 @@ from kafkaguard._delivery.table import (
 )
 from kafkaguard._delivery.topic_round import DRAIN_S
 from kafkaguard._retries.events import RecreateEvent
-from kafkaguard.errors import ClientTimeoutError, InvalidRecordKeyError
+from kafkaguard.errors import (
+    ClientTimeoutError,
+    InvalidRecordKeyError,
+    MessageTooLargeError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -332,6 +335,7 @@ class DeliveryMachine:
             fits,
             self._is_closing,
             has_time=batch.is_capped and record.due > now,
+            is_part=batch.parent is not None,
         )
 
     def _needs_size_limit(self, refusal: Refusal) -> bool:
@@ -881,5 +885,5 @@ class DeliveryMachine:
 
 def _is_oversize(record: Record, error: KafkaGuardError) -> bool:
     """Return whether a record of the application was refused for its size."""
-    is_too_large = error.code == MESSAGE_TOO_LARGE
+    is_too_large = isinstance(error, MessageTooLargeError)
     return is_too_large and error.verdict.written == "no" and not record.is_letter

@@ -66,6 +66,9 @@ class KafkaGuardError(Exception):
     #: For a guarded admin's create whose object exists: how it differs from the
     #: request, or an empty text; None if it was not compared.
     differences: str | None = None
+    #: Whether it is the outcome of a record that a guarded producer had taken. A retry
+    #: around the call does not send that record again.
+    is_outcome: bool = False
 
     def __init__(  # noqa: PLR0913 - one for each attribute
         self,

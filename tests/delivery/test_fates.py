@@ -84,6 +84,14 @@ class TestAgain:
         error = errors.for_code(code)(api="Produce")
         assert machine_of(policy, Shared()).keeps(error) is is_kept
 
+    def test_the_error_of_a_settled_record_says_that_it_is_the_outcome(self):
+        """A retry around the send then leaves it; of a queued record it says no."""
+        assert outcome(refuse(machine_of(), 19, first_try=True)).error.is_outcome
+        machine = machine_of(PATIENT, Shared())
+        refuse(machine, 19, first_try=True)
+        [record] = machine.open_work().records
+        assert not record.error.is_outcome
+
     def test_a_record_without_another_attempt_says_how_many_there_were(self):
         """And whose policy ends there."""
         policy = PlainPolicy(attempts=2, deadline=100.0)

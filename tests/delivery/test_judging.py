@@ -14,6 +14,7 @@ from kafkaguard._delivery.judging import (
     ends_all,
     is_too_large,
     may_be_set_aside,
+    may_be_written,
 )
 from kafkaguard._delivery.records import Record
 from tests.delivery.told import traits
@@ -122,10 +123,16 @@ def test_a_hole_in_the_sequence_is_the_clients_fault(code, first_try):
 
 @pytest.mark.parametrize(
     ("code", "first_try", "later"),
-    [(19, True, True), (19, False, False), (19, None, False), (10, True, False)],
+    [
+        (19, True, True),
+        (19, False, True),
+        (19, None, False),
+        (10, True, False),
+        (45, False, False),
+    ],
 )
 def test_the_policy_tries_again_what_was_certainly_not_written(code, first_try, later):
-    """Where the only attempt of the client had this answer, which may pass."""
+    """After an answer that may pass, if the client reports how it tried before."""
     assert later == judged(code, first_try=first_try).may_be_tried
 
 
@@ -145,6 +152,11 @@ def test_an_earlier_attempt_without_an_answer_leaves_it_in_doubt(earlier, words)
     assert found.error.code == found.error.verdict.error_class.code
     assert words in str(found.error)
     assert (found.may_be_rescued, found.may_be_tried) == (False, False)
+
+
+def test_a_storage_error_may_come_after_the_append():
+    """A log directory fails while a batch waits for followers, which may have it."""
+    assert [code for code in (3, 5, 19, 56, 87) if may_be_written(code)] == [56]
 
 
 def test_a_mate_of_a_refused_record_is_in_doubt_after_an_attempt_that_was_lost():

@@ -96,6 +96,27 @@ def test_a_record_that_is_alone_has_its_own_refusal():
     assert error.verdict.action is Action.ABORT
 
 
+@pytest.mark.parametrize(
+    ("is_part", "sent", "is_mate"),
+    [(True, "never", True), (True, "maybe", False), (False, "never", False)],
+)
+def test_what_a_client_drops_for_a_record_that_is_too_large_is_not_too_large(
+    is_part, sent, is_mate
+):
+    """The parts of the refused batch are mates; no size is asked for, or named."""
+    machine = machine_of(transactional=True)
+    whole = begun(machine)
+    part = Items(Place("t", 0), (0, 0, 1), 30.0, whole if is_part else None)
+    part.items = [Item(Raw(b"k", SMALL), is_new=True)]
+    machine.began(part)
+    told = machine.failed(part, refusals(part, 10, "client", sent), 0.0)
+    error = only(c.Settle, told).record.outcome.error
+    assert isinstance(error, errors.BatchMateRefusedError) == is_mate
+    assert error.verdict.action is Action.ABORT
+    assert not isinstance(error, errors.MessageTooLargeError)
+    assert "max.message.bytes" not in str(error)
+
+
 def test_a_closed_producer_asks_for_no_size():
     """The record still has the broker's error."""
     machine = machine_of(transactional=True)

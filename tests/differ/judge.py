@@ -97,6 +97,15 @@ class Played:
         return not self.of("end") and not self.hung
 
 
+def _ended_by_itself(program: Program, played: Played) -> bool:
+    """Return whether the program was to run to its end, and did.
+
+    One that is killed during its last calls may have ended just before.
+    """
+    dies = any(step.name == "die" for step in program.steps)
+    return not (dies or played.was_killed or played.hung)
+
+
 def findings(program: Program, played: Played) -> list[Finding]:
     """Return the promises that were not kept."""
     return [*_findings(program, played)]
@@ -193,7 +202,7 @@ def _told(program: Program, played: Played) -> Iterator[Finding]:
         for step in program.steps[: len(played.of("done"))]
         if step.name == "send"
     )
-    if not (played.was_killed or played.hung) and len(told) < sent:
+    if _ended_by_itself(program, played) and len(told) < sent:
         yield Finding("untold", f"{sent - len(told)} of {sent} records have no outcome")
 
 
@@ -281,7 +290,7 @@ def _transactions(program: Program, played: Played) -> Iterator[Finding]:
         elif there and there != names:
             yield Finding("half", f"{sorted(there)} of {sorted(names)} are there")
         last = end
-    if last is not True and not (played.was_killed or played.hung):
+    if last is not True and _ended_by_itself(program, played):
         raised = [line["error"]["text"] for line in played.of("raised")]
         yield Finding(
             "stuck", f"the last transaction, without faults, failed: {raised[-1:]}"
@@ -340,7 +349,7 @@ def _handed_out(program: Program, played: Played) -> Iterator[Finding]:
                 f"{sorted(missing)[:5]}",
             )
     total = sum(map(len, handed.values()))
-    if not (played.was_killed or played.hung) and total < INPUT:
+    if _ended_by_itself(program, played) and total < INPUT:
         raised = [line["error"]["text"] for line in played.of("drain")]
         yield Finding("stuck", f"{total} of {INPUT} records were read: {raised[-1:]}")
     yield from _each_call(played)

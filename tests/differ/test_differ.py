@@ -125,6 +125,10 @@ class TestJudgeOfProducers:
         lines = [told("r0", self.THERE)] * 2
         assert kinds(self.ONE, lines, [(0, "r0")]) == ["told twice"]
 
+    def test_a_program_that_ends_before_it_is_killed_owes_no_outcomes(self):
+        """Its last records had no time."""
+        assert kinds(produced(*self.ONE.steps, Step("die", {"after": 0.3})), []) == []
+
     def test_a_newer_record_of_a_key_comes_last(self):
         """The order of a key is the order of its sends."""
         lines = [told("r0", ("plain", 0, 1)), told("r1", ("plain", 0, 0))]

@@ -501,6 +501,16 @@ class TestOffsets:
             producer.send_offsets_to_transaction(bad, "g")
         producer.abort_transaction()
 
+    @pytest.mark.parametrize("bad", [(1, "", None), (1.0, "", -1)])
+    def test_offsets_that_the_client_cannot_write_are_refused_at_once(self, make, bad):
+        """The bare client would neither commit nor abort the transaction after them."""
+        producer = make("no-numbers")
+        producer.begin_transaction()
+        offsets = {TopicPartition("t", 0): OffsetAndMetadata(*bad)}
+        with pytest.raises(TypeError, match=r"t, partition 0: offset and leader_epoch"):
+            producer.send_offsets_to_transaction(offsets, "g")
+        producer.abort_transaction()
+
 
 def test_after_an_abort_without_an_answer_the_next_transaction_works(
     kafka_cluster, kafka_topic, kafka_faults, make

@@ -39,6 +39,15 @@ def test_a_time_that_is_none_is_refused_before_anything_is_done(
         assert producer.send(kafka_topic, b"v", b"k").get(10).offset == 0
 
 
+def test_an_infinite_time_is_as_long_as_it_takes(kafka_cluster, kafka_topic):
+    """flush() and close() end with the last outcome."""
+    producer = guarded(kafka_cluster)
+    producer.send(kafka_topic, b"v", b"k")
+    assert producer.flush(math.inf).delivered == 1
+    producer.send(kafka_topic, b"v", b"k")
+    assert producer.close(math.inf).delivered == 1
+
+
 def test_a_missing_topic_is_no_question_of_rights(kafka_cluster, caplog):
     """A record without a key for a topic that is not there: no word of an ACL."""
     settings = {"max_block_ms": 500, "allow_auto_create_topics": False}

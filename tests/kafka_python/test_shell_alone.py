@@ -6,6 +6,8 @@ The batches are the client's own; a test completes them as the client's sender d
 from __future__ import annotations
 
 import logging
+from collections import deque
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -15,6 +17,7 @@ from kafka.errors import (
     InvalidRecordError,
     KafkaConnectionError,
     KafkaError,
+    KafkaStorageError,
     KafkaTimeoutError,
     MessageSizeTooLargeError,
     NodeNotReadyError,
@@ -32,6 +35,7 @@ from kafka.producer.transaction_manager import ProducerIdAndEpoch, TransactionSt
 from kafka.record import MemoryRecordsBuilder
 
 from kafkaguard._delivery.facts import Answer, Place, Raw
+from kafkaguard_adapters.kafka_python import shell as shell_module
 from kafkaguard_adapters.kafka_python._private import reading
 from kafkaguard_adapters.kafka_python.batches import LoneRecord, SourceBatch
 from kafkaguard_adapters.kafka_python.shell import MARGIN_S, KafkaPythonShell, traits_of
@@ -143,6 +147,7 @@ class TestRefusals:
             (RequestTimedOutError(), True, 7),
             (NotEnoughReplicasAfterAppendError(), True, 20),
             (NotLeaderForPartitionError(), True, 6),
+            (KafkaStorageError(), True, 56),
             (NotEnoughReplicasError(), True, None),
             (UnknownTopicOrPartitionError(), True, None),
             (NodeNotReadyError("no connection"), False, None),
@@ -170,6 +175,61 @@ class TestRefusals:
         part.abort(IllegalStateError("closed"))
         (refusal,) = piece.refusals()
         assert refusal.sent == ("never" if earlier is None else "maybe")
+
+    def test_the_first_attempt_that_may_have_written_is_the_one_that_is_named(self):
+        """Later ones change nothing."""
+        one = followed(source(b"a", sent=True))
+        one.is_tried_again(NotEnoughReplicasAfterAppendError(), answered=True)
+        one.is_tried_again(RequestTimedOutError("no answer"), answered=False)
+        assert one.earlier == 20
+
+    NO = (NotEnoughReplicasError(), True)
+    LOST = (RequestTimedOutError("no answer"), False)
+    AWAY = (NodeNotReadyError("no connection"), False)
+
+    @pytest.mark.parametrize(
+        ("attempts", "blame", "sent", "expired"),
+        [
+            ([NO], "batch", "answered", False),
+            ([NO, NO, AWAY], "batch", "answered", False),
+            ([AWAY], "client", "never", True),
+            ([NO, LOST, NO], "client", "maybe", True),
+            ([LOST, AWAY], "client", "maybe", True),
+            ([NO, None], "client", "maybe", True),
+            ([AWAY, None], "client", "maybe", True),
+        ],
+        ids=str,
+    )
+    def test_a_batch_that_expires_between_attempts_keeps_their_answer(
+        self, attempts, blame, sent, expired
+    ):
+        """If each attempt was refused, the refusal counts; None: it is in flight."""
+        batch = source(b"a", b"b")
+        one = followed(batch)
+        for number, attempt in enumerate(attempts):
+            batch.drained = batch.created + number
+            if attempt is not None:
+                batch.retry()
+                one.is_tried_again(attempt[0], answered=attempt[1])
+        refuse(batch, KafkaTimeoutError("expired"))
+        for refusal in one.refusals():
+            found = (refusal.blame, refusal.sent, refusal.expired)
+            assert found == (blame, sent, expired)
+            assert (sent == "answered") == (refusal.cause is self.NO[0])
+
+    @pytest.mark.parametrize(
+        ("attempt", "sent"), [(NO, "never"), (AWAY, "never"), (LOST, "maybe")]
+    )
+    def test_a_batch_given_up_between_attempts_was_not_written_if_all_were_refused(
+        self, attempt, sent
+    ):
+        """So a successor of the client may send it."""
+        batch = source(b"a", sent=True)
+        one = followed(batch)
+        one.is_tried_again(attempt[0], answered=attempt[1])
+        batch.abort(IllegalStateError("closed"))
+        (refusal,) = one.refusals()
+        assert (refusal.blame, refusal.sent) == ("client", sent)
 
     def test_records_from_before_the_guard_are_left_out(self):
         """The places of the others are counted from where it began."""
@@ -525,6 +585,108 @@ class TestAnswersAfterDeath:
         assert list(answers) == [one]
         blames = [refusal.blame for refusal in answers[one].refusals]
         assert blames == ["mate", "record"]
+
+
+class TestTakingBack:
+    """Batches that wait behind a failed one come back, if they were never sent."""
+
+    @pytest.mark.parametrize(("sent", "is_taken"), [(False, True), (True, False)])
+    def test_a_batch_that_was_sent_before_stays_for_its_next_attempt(
+        self, sent, is_taken
+    ):
+        """It waits in the queue as well, and may have been written."""
+        told = Told(idempotent=False)
+        batch = told.producer.take(source(b"a"))
+        if sent:
+            batch.drained = batch.created
+            batch.retry()
+        accumulator = told.producer._accumulator
+        accumulator._batches = {PLACE: deque([batch])}
+        accumulator._tp_lock = lambda _: nullcontext()
+        accumulator.deallocate = lambda _: None
+        told.shell.take_back(SimpleNamespace(place=Place("t", 0)))
+        assert (batch.final_state is not None) is is_taken
+        assert (batch not in accumulator._batches[PLACE]) is is_taken
+        told.shell.take_back(SimpleNamespace(place=Place("t", 1)))
+        assert len(told.failed) == is_taken
+
+
+class TestSuccessors:
+    """A second episode begins as the first one did, and nothing is left open."""
+
+    @pytest.fixture
+    def closed(self, monkeypatch):
+        """The producers that the shell has closed."""
+        closed = []
+        monkeypatch.setattr(shell_module, "_close", closed.append)
+        return closed
+
+    def followed_by(self, told, *successors):
+        """Let the shell build these producers, one after the other."""
+        told.shell._builder = SimpleNamespace(build=iter(successors).__next__)
+
+    def test_the_second_dead_producer_is_heard_too(self):
+        """Its late refusals, and what was confirmed to it when it died."""
+        told, second = Told(), Producer()
+        self.followed_by(told, second)
+        told.producer._transaction_manager._last_acked_offset[PLACE] = 90
+        told.shell.has_died(told.producer, KafkaError("dead"))
+        told.shell.put_successor_in_use(None)
+        told.producer = second
+        second._transaction_manager._last_acked_offset[PLACE] = 4
+        told.shell.has_died(second, KafkaError("dead too"))
+        sent = [
+            second.take(source(b"a", sequence=number, sent=True)) for number in (6, 7)
+        ]
+        for batch in sent:
+            batch.abort(IllegalStateError("dead too"))
+        written, refused = told.began
+        second._transaction_manager._last_acked_offset[PLACE] = 5
+        second._sender._record_exceptions_fn = lambda error, *_: lambda _: error
+        answer = SimpleNamespace(record_errors=[], error_message=None)
+        second._sender._dispatch_error(refused.source, InvalidRecordError(), answer)
+        answers = told.shell.answers([written])
+        assert answers == {written: Answer(5)}
+        assert refused.source in told.shell._dying.refusals
+        assert len(told.died) == 2
+
+    def test_a_successor_that_is_built_after_close_is_closed(self, closed):
+        """It would keep its thread, and never be used."""
+        told, successor = Told(), Producer()
+        self.followed_by(told, successor)
+        told.shell.stop_replacing()
+        with pytest.raises(IllegalStateError, match="closed meanwhile"):
+            told.shell.put_successor_in_use(None)
+        assert closed == [successor]
+        assert told.shell.producer is told.producer
+
+    def test_a_producer_that_cannot_take_over_is_closed(self, closed):
+        """The next try builds another one, and only the old one is retired."""
+        told, failing, successor = Told(), Producer(), Producer()
+        self.followed_by(told, failing, successor)
+
+        def prepare(producer):
+            if producer is failing:
+                raise KafkaError("not now")
+
+        with pytest.raises(KafkaError):
+            told.shell.renew(prepare)
+        assert (closed, told.shell.producer) == ([failing], told.producer)
+        told.shell.renew(prepare)
+        told.shell.retire()
+        assert closed == [failing, told.producer]
+        assert told.shell.producer is successor
+
+    def test_all_dead_producers_are_closed(self, closed):
+        """Also if two have died since the last time; each is closed once."""
+        told, second, third = Told(), Producer(), Producer()
+        self.followed_by(told, second, third)
+        for _ in range(2):
+            told.shell.put_successor_in_use(None)
+        told.shell.retire()
+        assert closed == [second, told.producer]
+        told.shell.retire()
+        assert len(closed) == 2
 
 
 class TestTraits:

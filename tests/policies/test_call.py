@@ -243,6 +243,17 @@ def test_nested_guards_do_not_multiply(wrap):
     assert (outcome.reason, script.calls) == (StopReason.NESTED, 5)
 
 
+@pytest.mark.parametrize("wrap", [lambda e: e, lambda e: ExceptionGroup("some", [e])])
+def test_a_record_that_a_guarded_producer_has_given_up_is_not_sent_again(wrap):
+    """Newer records of its key may have been accepted; the note says what to do."""
+    failed = LOADING()
+    failed.is_outcome = True
+    script = Script(wrap(failed))
+    error, outcome, _ = ended(script)
+    assert (outcome.reason, script.calls) == (StopReason.NESTED, 1)
+    assert "give the policy to that one" in error.__notes__[0]
+
+
 def test_an_exception_of_an_earlier_call_is_not_nested():
     """A dead client raises the same object again and again; each call is its own."""
     same, time = LOADING(), FakeTime()

@@ -8,7 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from aiokafka.errors import BrokerResponseError, KafkaError, KafkaTimeoutError
+from aiokafka.errors import (
+    BrokerResponseError,
+    KafkaError,
+    KafkaTimeoutError,
+    for_code,
+)
 
 from kafkaguard._delivery.facts import Answer, Batch, Place, Refusal
 from kafkaguard._delivery.judging import may_be_written
@@ -88,6 +93,7 @@ class SourceBatch(Batch):
         "_code",
         "_earlier",
         "_is_on_its_way",
+        "_no",
         "_owner",
         "_slots",
         "before",
@@ -116,6 +122,8 @@ class SourceBatch(Batch):
         self.late: Answer | None = None
         #: The code of the last answer; None: the last request has no answer.
         self._code: int | None = None
+        #: The last code that says that the batch was not written.
+        self._no: int | None = None
         self._is_on_its_way = False
         #: The end of an earlier request that may have written it; None: there is none.
         self._earlier: Earlier | None = None
@@ -157,6 +165,8 @@ class SourceBatch(Batch):
     def was_answered(self, code: int) -> None:
         """Keep the answer to a request."""
         self._code = code
+        if not may_be_written(code):
+            self._no = code
 
     def was_not_sent(self) -> None:
         """Do not count a request that could not be sent."""
@@ -230,6 +240,9 @@ class SourceBatch(Batch):
         # A batch that waits for its retry after an answer may also be given up.
         is_answer = self.was_answered_at_last and isinstance(cause, BrokerResponseError)
         how = self._answered() if is_answer else self._lost(cause)
+        if how["sent"] == "never" and how["expired"] and self._no is not None:
+            # Each of its requests was refused: it counts as refused by the last answer.
+            cause, how = for_code(self._no)(), self._answered()
         return [
             Refusal(
                 token=token,

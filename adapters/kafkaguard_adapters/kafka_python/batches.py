@@ -47,6 +47,8 @@ class SourceBatch(Batch):
     """
 
     __slots__ = (
+        "_no",
+        "_unwritten_at",
         "before",
         "earlier",
         "in_parts",
@@ -72,6 +74,10 @@ class SourceBatch(Batch):
         self.before = 0
         self.in_parts = 0
         self.earlier: Earlier | None = getattr(parent, "earlier", None)
+        #: The last answer, if it says that the batch was not written.
+        self._no: BrokerResponseError | None = None
+        #: When the client began the last attempt that certainly did not write it.
+        self._unwritten_at: float | None = None
 
     @property
     def count(self) -> int:
@@ -103,12 +109,14 @@ class SourceBatch(Batch):
             cause: The exception of the attempt.
             answered: Whether a broker has answered it.
         """
-        if self.earlier is not None or isinstance(cause, NodeNotReadyError):
-            return  # the latter: nothing was sent
-        if not answered:
+        if isinstance(cause, NodeNotReadyError):  # nothing was sent
+            self._unwritten_at = reading.drained_at(self.source)
+        elif self.earlier is None and not answered:
             self.earlier = "lost"
-        elif isinstance(cause, BrokerResponseError) and may_be_written(cause.errno):
-            self.earlier = cause.errno
+        elif self.earlier is None and isinstance(cause, BrokerResponseError):
+            if may_be_written(cause.errno):
+                self.earlier = cause.errno
+            self._no, self._unwritten_at = cause, reading.drained_at(self.source)
 
     def refusals(self) -> list[Refusal]:
         """Return the refusal of each record."""
@@ -133,7 +141,10 @@ class SourceBatch(Batch):
 
     def _refusal(self, index: int, inner: Any, cause: BaseException) -> Refusal:
         if isinstance(cause, KafkaTimeoutError):
-            return self._unanswered(index, inner, cause, expired=True)
+            no = self._no
+            if no is None or self._may_have_left():
+                return self._unanswered(index, inner, cause, expired=True)
+            return self._answered(index, inner, no, lambda _: no)
         if reading.was_given_up(self.result):
             return self._unanswered(index, inner, cause)
         return self._answered(index, inner, cause, self.result.value[2])
@@ -154,7 +165,10 @@ class SourceBatch(Batch):
 
     def _may_have_left(self) -> bool:
         # A part of a batch that was split was not sent, but maybe the whole batch was.
-        return reading.was_sent(self.source) or self.earlier is not None
+        if self.earlier is not None:
+            return True
+        is_unwritten = reading.drained_at(self.source) == self._unwritten_at
+        return reading.was_sent(self.source) and not is_unwritten
 
     def _answered(
         self,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from functools import wraps
+from threading import TIMEOUT_MAX
 from typing import TYPE_CHECKING, Any
 
 from kafka import KafkaProducer
@@ -152,7 +153,8 @@ class GuardedProducer(ClusterCalls, GuardedClient):
             raise send_errors.waits_for_itself(errors, "flush")
         if timeout is None:
             timeout = self._driver.machine.longest_s + FLUSH_MARGIN_S
-        return self._report(self._driver.wait(time.monotonic() + timeout))
+        until = time.monotonic() + min(timeout, TIMEOUT_MAX)
+        return self._report(self._driver.wait(until))
 
     def close(
         self, timeout: float | None = None, null_logger: bool = False
@@ -183,7 +185,7 @@ class GuardedProducer(ClusterCalls, GuardedClient):
             return DeliveryReport()
         if reading.is_sender_thread(self._shell.producer):
             raise send_errors.waits_for_itself(errors, "close")
-        limit = CLOSE_S if timeout is None else timeout
+        limit = CLOSE_S if timeout is None else min(timeout, TIMEOUT_MAX)
         deadline = time.monotonic() + limit
         self._driver.wait(deadline)
         self._shell.stop_replacing()

@@ -18,7 +18,7 @@ from kafkaguard._delivery.facts import Place
 from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.kafka_python._private import moving
 from kafkaguard_adapters.kafka_python.future import GuardedFuture
-from kafkaguard_adapters.kafka_python.sending import Sending
+from kafkaguard_adapters.kafka_python.sending import Sending, check_partition
 
 if TYPE_CHECKING:
     from kafkaguard._delivery.facts import Raw
@@ -94,7 +94,9 @@ class OwnSending(Sending):
 
         Raises:
             InvalidRecordKeyError: The record has no key and its topic is compacted.
+            TypeError: The partition is not a whole number.
         """
+        check_partition(partition)
         if self.driver.is_own_thread():  # records that are sent again ignore holds
             return None
         me = get_ident()

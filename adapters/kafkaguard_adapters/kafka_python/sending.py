@@ -98,7 +98,7 @@ class Sending:
         self.under_way = under_way
         self.machine, self.wait = driver.machine, driver.wait_while_held
 
-    def send(
+    def send(  # noqa: C901 - the hot path: a check costs less than a call
         self,
         topic: str,
         value: Any = None,
@@ -134,12 +134,14 @@ class Sending:
                 ``InvalidRecordError`` of kafka-python.
             KafkaGuardError: The client raised another error. The error also has the
                 client's class.
-            TypeError: ``timeout`` is not a number.
+            TypeError: ``timeout`` is not a number, or ``partition`` is not a whole one.
             ValueError: ``timeout`` is negative, or ``timestamp_ms`` does not fit into
                 64 bits.
         """
         if timestamp_ms is not None:
             _check_timestamp(timestamp_ms)
+        if partition is not None and type(partition) is not int:
+            check_partition(partition)
         if timeout is not None:
             timeout = self._await_topic(topic, partition, timeout)
         me = get_ident()
@@ -445,6 +447,18 @@ class Sending:
             why = f"the brokers do not know topic {topic}"
             verdict = classify(3, api="Produce", phase="enqueue")
         return f"nothing was sent within {self._time_limit(timeout)}: {why}", verdict
+
+
+def check_partition(partition: Any) -> None:
+    """Check a partition; the client takes 1.0, and never sends the batch.
+
+    Raises:
+        TypeError: The partition cannot be used as an integer.
+    """
+    if not hasattr(partition, "__index__"):
+        raise TypeError(
+            f"send(partition): a whole number, not {partition!r}. Nothing was sent"
+        )
 
 
 def _check_timestamp(timestamp_ms: Any) -> None:

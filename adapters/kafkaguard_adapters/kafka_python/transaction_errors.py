@@ -52,12 +52,21 @@ def check_offsets(offsets: Any) -> None:
     """Check the type of offsets before any request.
 
     Raises:
-        TypeError: ``offsets`` is not a dict {TopicPartition: OffsetAndMetadata}.
+        TypeError: ``offsets`` is not a dict {TopicPartition: OffsetAndMetadata}, or an
+            offset or leader epoch in it is not an int. The client cannot write such a
+            request, and never ends the transaction after it.
     """
     if isinstance(offsets, Mapping) and all(
         isinstance(place, TopicPartition) and isinstance(offset, OffsetAndMetadata)
         for place, offset in offsets.items()
     ):
+        for place, (offset, _, leader_epoch) in offsets.items():
+            if not all(hasattr(n, "__index__") for n in (offset, leader_epoch)):
+                raise TypeError(
+                    f"send_offsets_to_transaction(offsets): {place.topic}, partition "
+                    f"{place.partition}: offset and leader_epoch are ints (an unknown "
+                    f"epoch is -1), not {offset!r} and {leader_epoch!r}"
+                )
         return
     raise TypeError(
         "send_offsets_to_transaction(offsets): a dict "

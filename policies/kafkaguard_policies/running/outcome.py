@@ -10,6 +10,8 @@ from kafkaguard._retries.machine import StopReason
 from kafkaguard._verdicts.signals import MAX_DEPTH
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from kafkaguard._verdicts.verdict import Action
 
 _ATTRIBUTE = "kafkaguard_outcome"
@@ -30,7 +32,7 @@ SENTENCES = {
     StopReason.REJOIN: "the caller must read again, then go on with what it still owns",
     StopReason.RECREATE: "the client is dead and the caller must build another one",
     StopReason.REPAIR_FAILED: "what had to be done before the next attempt failed",
-    StopReason.NESTED: "a guard inside has tried already",
+    StopReason.NESTED: "a guard inside has tried already; give the policy to that one",
 }
 
 
@@ -101,20 +103,23 @@ def outcome_of(error: BaseException) -> Outcome | None:
     Returns:
         The outcome, or None if no retried call raised it.
     """
-    return _found(error, MAX_DEPTH)
+    found = (getattr(each, _ATTRIBUTE, None) for each in _chain(error, MAX_DEPTH))
+    return next((each for each in found if isinstance(each, Outcome)), None)
 
 
-def _found(error: BaseException | None, depth: int) -> Outcome | None:
+def is_of_record(error: BaseException) -> bool:
+    """Return whether an exception or its cause is the outcome of a guarded record."""
+    return any(getattr(each, "is_outcome", False) for each in _chain(error, MAX_DEPTH))
+
+
+def _chain(error: BaseException | None, depth: int) -> Iterator[BaseException]:
+    """Return an exception, the members of a group, and the causes."""
     while error is not None and depth:
-        outcome = getattr(error, _ATTRIBUTE, None)
-        if isinstance(outcome, Outcome):
-            return outcome
+        yield error
         if isinstance(error, BaseExceptionGroup):
             for member in error.exceptions:
-                if inner := _found(member, depth - 1):
-                    return inner
+                yield from _chain(member, depth - 1)
         error, depth = getattr(error, "__cause__", None), depth - 1
-    return None
 
 
 def attach(error: BaseException, outcome: Outcome) -> None:

@@ -33,7 +33,13 @@ from kafkaguard._retries.machine import (
 from kafkaguard._verdicts.classification import classify
 from kafkaguard._verdicts.verdict import Action, Verdict
 from kafkaguard.errors import KafkaGuardError
-from kafkaguard_policies.running.outcome import Attempt, Outcome, attach, outcome_of
+from kafkaguard_policies.running.outcome import (
+    Attempt,
+    Outcome,
+    attach,
+    is_of_record,
+    outcome_of,
+)
 from kafkaguard_policies.running.repeats import DONE_BEFORE, says_done, tell_done
 
 if TYPE_CHECKING:
@@ -221,9 +227,14 @@ class RetriedCall:
         )
 
     def _given_up_inside(self, error: Exception) -> bool:
-        """Return whether a retried call inside this one has ended with this error."""
+        """Return whether a retry inside this call has ended with this error.
+
+        It is a retried call, or a guarded producer: newer records of the same key may
+        have been accepted since, so another send could put an old value last.
+        """
         inner = outcome_of(error)
-        return inner is not None and inner.ended >= self._machine.started
+        is_inside = inner is not None and inner.ended >= self._machine.started
+        return is_inside or is_of_record(error)
 
     def _tell_failure(self, failure: _FailedAttempt) -> None:
         """Report a failed attempt and the decision to the hooks."""

@@ -109,6 +109,12 @@ def was_sent(batch: Any) -> bool:
     return batch.drained is not None
 
 
+def drained_at(batch: Any) -> float | None:
+    """Return when the client began its last attempt to send a batch; None: never."""
+    at: float | None = batch.drained
+    return at
+
+
 def is_first_try(batch: Any) -> bool:
     """Return whether the client has sent a batch once at most, without a retry."""
     return not batch.in_retry()
