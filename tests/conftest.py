@@ -56,6 +56,9 @@ NEED_JAVA = frozenset(
 )
 
 _OPEN = pytest.StashKey[leaks.Open]()
+#: The folders whose tests must close what they open; ``--leaks`` checks all. Spark keeps
+#: clients for its next tasks, and threads of its own.
+_CLOSING = ("adapters", "asking", "consuming", "wire")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -64,6 +67,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--no-java",
         action="store_true",
         help="run the tests that need neither Java nor Spark, with no Java in reach",
+    )
+    parser.addoption(
+        "--leaks",
+        action="store_true",
+        help="fail each test that leaves a socket, a thread or a client open, not only "
+        f"those of {', '.join(_CLOSING)}",
     )
 
 
@@ -103,7 +112,9 @@ def pytest_exception_interact(call: pytest.CallInfo[None]) -> None:
 @pytest.fixture(autouse=True)
 def open_before(request: pytest.FixtureRequest) -> None:
     """Look what is open before a test, beside what outlives it."""
-    request.node.stash[_OPEN] = leaks.look()
+    folder = request.path.relative_to(Path(__file__).parent).parts[0]
+    if folder in _CLOSING or request.config.getoption("--leaks"):
+        request.node.stash[_OPEN] = leaks.look()
 
 
 @pytest.hookimpl(wrapper=True)

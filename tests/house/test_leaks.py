@@ -87,7 +87,7 @@ def test_the_test_that_opened_a_socket_is_blamed_and_not_the_one_that_collects_i
     """Else a test fails beside others and passes alone."""
     (tmp_path / "conftest.py").write_text((ROOT / "tests/conftest.py").read_text())
     (tmp_path / "test_two.py").write_text(LEAKING)
-    options = ("-p", "no:randomly", "-W", "error", "--no-java", "-rE", "-q")
+    options = ("-p", "no:randomly", "-W", "error", "--no-java", "--leaks", "-rE", "-q")
     told = subprocess.run(
         [sys.executable, "-m", "pytest", *options, str(tmp_path)],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
