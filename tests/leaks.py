@@ -57,7 +57,7 @@ def look() -> Open:
             found = os.fstat(int(name))
             if stat.S_ISSOCK(found.st_mode):
                 sockets[found.st_ino] = int(name)
-    tasks = os.listdir(_TASKS) if _TASKS.exists() else ()  # noqa: PTH208
+    tasks = os.listdir(_TASKS) if _TASKS.exists() else ()  # noqa: PTH208 - as above
     return Open(sockets, frozenset(threading.enumerate()), frozenset(tasks))
 
 
