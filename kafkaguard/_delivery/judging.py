@@ -21,7 +21,6 @@ from kafkaguard.errors import (
     InvalidRecordError,
     InvalidTimestampError,
     KafkaGuardError,
-    KafkaStorageError,
     MessageTooLargeError,
     OutOfOrderSequenceNumberError,
     RecordListTooLargeError,
@@ -427,13 +426,9 @@ def may_be_written(code: int) -> bool:
     """Return whether the batch of an answered attempt may be in the topic.
 
     Also for an idempotent producer: the broker checks a record before it looks whether
-    it has the batch already, so it may refuse what it has written. And a leader whose
-    log directory fails while the batch waits for its followers answers with 56
-    (``DelayedProduce``), though a follower may have it. After a 3 that comes so late
-    the topic is gone, with the batch.
+    it has the batch already, so it may refuse what it has written. After a 3 that comes
+    so late (``DelayedProduce``) the topic is gone, with the batch.
     """
-    if code == KafkaStorageError.code:
-        return True
     return classify(code, api="Produce", idempotent=False).written != "no"
 
 

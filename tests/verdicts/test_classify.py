@@ -193,6 +193,7 @@ EXAMPLES = [
         "maybe",
     ),
     ("leader-lost-after-append", 6, {"api": "Produce"}, "IN_DOUBT", "maybe"),
+    ("leader-lost-after-append", 56, {"api": "Produce"}, "IN_DOUBT", "maybe"),
     ("interrupted-change", asyncio.CancelledError(), {}, "IN_DOUBT", "maybe"),
     ("interrupted", asyncio.CancelledError(), {"api": "Fetch"}, "REJECT", "no"),
     ("interrupted", KeyboardInterrupt(), {"api": "Fetch"}, "REJECT", "no"),

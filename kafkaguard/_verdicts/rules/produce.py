@@ -200,14 +200,15 @@ RULES: tuple[Rule, ...] = (
     rule(
         "leader-lost-after-append",
         Action.IN_DOUBT,
-        "the leader may have written it before it lost its role: sending it again may"
-        " write it twice",
-        on=(6,),
+        "the leader may have written it before it lost its role or its disk: sending it"
+        " again may write it twice",
+        on=(6, 56),
         apis=frozenset({"Produce"}),
         written="maybe",
         scenario=(
             "With acks=all a leader that steps down while it waits for its replicas "
-            "answers 6 for what it has appended."
+            "answers 6 for what it has appended, and 56 if its log directory goes "
+            "offline then."
         ),
         source="Partition.checkEnoughReplicasReachOffset; DelayedProduce",
     ),
