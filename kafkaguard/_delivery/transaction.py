@@ -101,4 +101,6 @@ class TransactionRun:
         verdict = error.verdict
         if verdict.action in _OVER:
             return False
+        if verdict.action is Action.ABORT:
+            return True  # the coordinator refuses to abort what it has committed
         return self._call != "commit" or verdict.written == "no"

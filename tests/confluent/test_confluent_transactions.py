@@ -206,6 +206,42 @@ def test_closing_says_that_a_transaction_is_still_open(kafka_topic, kafka_faults
     until(lambda: "kafkaguard-close" not in {t.name for t in threading.enumerate()}, 60)
 
 
+@pytest.mark.parametrize("code", [120, 53, 90])
+def test_a_commit_that_is_refused_after_a_lost_answer_may_be_committed(
+    kafka_cluster, kafka_topic, kafka_faults, make, code
+):
+    """The first EndTxn committed; the repeated one is refused, and so is an abort."""
+    producer = make(servers=kafka_faults, **{"socket.timeout.ms": 1500})
+    kafka_faults.on("EndTxn").drop(times=1)
+    kafka_faults.on("EndTxn").fail(code, times=1)
+    with pytest.raises(errors.KafkaGuardError) as caught, producer.transaction():
+        producer.produce(kafka_topic, b"v", b"k")
+    assert caught.value.verdict.written == "maybe"
+    assert len(committed(kafka_cluster, kafka_topic)) == 1
+    try:
+        producer.close(5)
+    except errors.KafkaGuardError as left:
+        assert left.verdict.written == "maybe"
+
+
+def test_an_abort_after_a_refused_commit_proves_that_nothing_was_committed(
+    kafka_cluster, kafka_topic, kafka_faults, make
+):
+    """The only EndTxn is refused without being carried out; the block aborts."""
+    producer = make(servers=kafka_faults)
+    kafka_faults.on("EndTxn").fail(120, times=1)
+    with pytest.raises(errors.KafkaGuardError) as caught, producer.transaction():
+        producer.produce(kafka_topic, b"v", b"k")
+    assert (caught.value.verdict.action, caught.value.verdict.written) == (
+        Action.ABORT,
+        "no",
+    )
+    with producer.transaction():
+        producer.produce(kafka_topic, b"w", b"k")
+    assert len(committed(kafka_cluster, kafka_topic)) == 1
+    producer.close(5)
+
+
 def test_closing_says_that_a_commit_is_in_doubt(kafka_topic, kafka_faults, make):
     """Not that the transaction is open: it was committed."""
     producer = make(servers=kafka_faults)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 import time
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException
@@ -110,6 +111,9 @@ class Transactions:
         #: Whether a sequence number is missing: the next transaction would fail.
         self._has_gap = False
         self._can_ask_again = False
+        #: Whether the client was asked to commit. It repeats a request without an
+        #: answer by itself, so the transaction may be committed whatever comes later.
+        self._may_be_committed = False
         #: Why offsets were not sent, by partition, until they were sent again. After
         #: some failures, librdkafka would commit the transaction without them.
         self._unsent: dict[tuple[str, int], KafkaGuardError] = {}
@@ -225,6 +229,7 @@ class Transactions:
         for failed in self._unsent.values():
             self._can_ask_again = False
             raise _words.abort_first(failed, COMMIT)
+        self._may_be_committed = True
         with self._judging(COMMIT, limit):
             self._shell.client.commit_transaction(max(0.0, end - time.monotonic()))
         self._ended()
@@ -252,6 +257,7 @@ class Transactions:
     def _ended(self) -> None:
         self._driver.transaction_ended()
         self._is_open, self._unanswered = False, None
+        self._may_be_committed = False
         self._unsent.clear()
 
     def can_ask_again(self) -> bool:
@@ -280,6 +286,8 @@ class Transactions:
             self.raise_fenced(ABORT)
             self._abort(TimeLimit(round(seconds, 1), "what close() had left"))
         except KafkaGuardError as error:
+            if self._may_be_committed and error.verdict.action is not Action.FENCED:
+                return LeftOpen(_words.commit_in_doubt(error.__cause__ or error))
             return LeftOpen(error)
         return LeftOpen() if was_sound else None
 
@@ -358,15 +366,23 @@ class Transactions:
             judged.summary = words.unanswered(call, limit)
             judged.original_text = None
         if judged.verdict.action in _FINAL or self._can_ask_again:
-            return judged
+            return self._doubted(judged)
         is_dead = is_kafka_error and said.fatal()
         if call is ABORT and is_kafka_error and (is_dead or said.txn_requires_abort()):
             self._is_stuck = True
+            if self._may_be_committed:
+                return _words.commit_in_doubt(error)
             return _words.not_aborted(error)
         if is_kafka_error and said.txn_requires_abort() and self._failure is not None:
             return _words.abort_first(self._failure, COMMIT)
         if is_dead:
             self._is_stuck = True
+        return self._doubted(judged)
+
+    def _doubted(self, judged: KafkaGuardError) -> KafkaGuardError:
+        """Let an error say that the transaction may be committed, if it may."""
+        if self._may_be_committed and judged.verdict.written == "no":
+            judged._verdict = replace(judged.verdict, written="maybe")  # noqa: SLF001 - kafkaguard's own class
         return judged
 
     def _translated(self, error: Exception, call: Call) -> KafkaGuardError:
@@ -395,7 +411,7 @@ class Transactions:
                 self._settings.transaction_timeout,
                 "transaction.timeout.ms",
             ),
-            in_doubt=self._unanswered is COMMIT,
+            in_doubt=self._may_be_committed,
         )
         self._driver.transaction_ended()
         self._is_open = False
