@@ -58,7 +58,7 @@ NEED_JAVA = frozenset(
 _OPEN = pytest.StashKey[leaks.Open]()
 #: The folders whose tests must close what they open; ``--leaks`` checks all. Spark keeps
 #: clients for its next tasks, and threads of its own.
-_CLOSING = ("adapters", "asking", "consuming", "wire")
+_CLOSING = ("adapters", "consuming", "wire")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

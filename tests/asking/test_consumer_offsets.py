@@ -214,7 +214,10 @@ def test_partition_that_stays_so_is_told_with_the_others(
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_codes_of_a_plain_topic_stay_the_clients(kafka_cluster, topic, client):
-    """On a topic without remote storage the call and its error are the client's own."""
+    """On a topic without remote storage the error is of the client's class.
+
+    That of confluent-kafka also has a verdict.
+    """
     with (
         FaultProxy(kafka_cluster) as proxy,
         consumers(client, proxy.bootstrap_servers) as (_, guarded),
@@ -222,7 +225,9 @@ def test_codes_of_a_plain_topic_stay_the_clients(kafka_cluster, topic, client):
     ):
         with pytest.raises(Exception) as caught:
             guarded.ends(topic)
-        assert not isinstance(caught.value, errors.KafkaGuardError)
+        has_verdict = isinstance(caught.value, errors.KafkaGuardError)
+        assert has_verdict is (client == "confluent")
+        assert not isinstance(caught.value, errors.RemoteStorageNotReadyError)
 
 
 def test_cached_watermarks_ask_nobody(kafka_cluster, topic):

@@ -12,6 +12,7 @@ from aiokafka.errors import (
     BrokerResponseError,
     KafkaError,
     KafkaTimeoutError,
+    ProducerFenced,
     for_code,
 )
 
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.facts import Earlier, Raw
     from kafkaguard._delivery.records import Record
     from kafkaguard.errors import KafkaGuardError
+
+#: What the client makes of a broker's answer; ProducerFenced is that for 47.
+_ANSWERS = (BrokerResponseError, ProducerFenced)
 
 
 class TakenBackError(KafkaError):  # type: ignore[misc]  # it comes without types
@@ -238,7 +242,7 @@ class SourceBatch(Batch):
         """
         raws = self.raws()
         # A batch that waits for its retry after an answer may also be given up.
-        is_answer = self.was_answered_at_last and isinstance(cause, BrokerResponseError)
+        is_answer = self.was_answered_at_last and isinstance(cause, _ANSWERS)
         how = self._answered() if is_answer else self._lost(cause)
         if how["sent"] == "never" and how["expired"] and self._no is not None:
             # Each of its requests was refused: it counts as refused by the last answer.
