@@ -711,9 +711,8 @@ class DeliveryMachine:
         elif (
             was_interrupted or isinstance(why, HandOverStoppedError)
         ) and not self._is_closing:
-            self._fates.queue_rescue(
-                record, now
-            )  # by the successor, or after the others
+            # Sent by the successor, or after the others.
+            self._fates.queue_rescue(record, now)
         else:
             self._not_taken(record, why, now)
 

@@ -64,11 +64,13 @@ class AttemptLog(ClientLog):
         refused_id: Why it has got none so far, or None.
     """
 
+    __slots__ = ("log",)
+
     def __init__(self, own: Any) -> None:
         super().__init__(own)
         self.hidden: deque[None] = deque(maxlen=_MOST_HIDDEN)
         self._calls = RecordedCalls()
-        self.log = self._calls.record  # type: ignore[assignment, method-assign]  # the same for the client
+        self.log = self._calls.record
         self.unread = self._calls.unread
         self._had_equal_lines = False  # among those that are being read
         self.forget()

@@ -23,6 +23,12 @@ _SYSLOG: Final = {
 class ClientLog:
     """librdkafka's logger: reads each line, and passes it on.
 
+    The client calls ``log`` with each line, which each class has as a slot of its own.
+    The client may log while an exception is set that its call is about to raise: a
+    look into a base class would clear the exception, and Python code that ran then
+    would end the call in a SystemError or an AttributeError. A cache of the interpreter
+    calls nothing in this case: the line is lost, and the client raises its exception.
+
     Args:
         own: The user's logger; None: the lines go to stderr, as librdkafka's do.
 
@@ -34,11 +40,6 @@ class ClientLog:
     def __init__(self, own: Any) -> None:
         self.own = own
         self.most = math.inf
-
-    def log(self, level: int, text: str, facility: str, name: str, line: str) -> None:
-        """Read a line and pass it on."""
-        self.read(facility, line)
-        self.pass_on(level, text, facility, name, line)
 
     def pass_on(
         self, level: int, text: str, facility: str, name: str, line: str

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkaguard._cluster.reports import TopicPartition
@@ -32,12 +32,6 @@ _WARNING: Final = 4
 class ResetLog(ClientLog):
     """librdkafka's logger: finds resets, and passes each line on as usual.
 
-    The client may log while an exception is set that its call is about to raise. Python
-    code that ran then would end the call in a SystemError or an AttributeError. So
-    ``log`` is found without a look into a base class, which clears the exception, and
-    is a cache of the interpreter, which in this case calls nothing: the line is lost,
-    and the client raises its exception.
-
     Args:
         own: The user's logger; None: the lines go to stderr, as librdkafka's do.
 
@@ -54,11 +48,14 @@ class ResetLog(ClientLog):
 
     def listen(self) -> None:
         """Get ready for the next line."""
-        self.log = lru_cache(maxsize=None)(partial(ResetLog._heard, self))  # type: ignore[method-assign]  # the same for the client
+        self.log = lru_cache(maxsize=None)(self._heard)
 
-    def _heard(self, *line: Any) -> None:
+    def _heard(
+        self, level: int, text: str, facility: str, name: str, line: str
+    ) -> None:
         self.listen()
-        super().log(*line)
+        self.read(facility, line)
+        self.pass_on(level, text, facility, name, line)
 
     def read(self, facility: str, line: str) -> None:
         """Read a line; an exception in here would end the poll."""

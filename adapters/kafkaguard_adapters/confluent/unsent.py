@@ -7,29 +7,14 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaException
 
+from kafkaguard._delivery.judging import NO_PRODUCER_ID
 from kafkaguard._verdicts.classification import classify
-from kafkaguard._verdicts.verdict import Action, RuleInfo, Verdict
-from kafkaguard.errors import ClientConfigurationError
 from kafkaguard_adapters.confluent.errors import errors
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
     from kafkaguard.errors import KafkaGuardError
-
-_ID_REFUSED = Verdict(
-    Action.CONFIGURE,
-    retriable=False,
-    written="no",
-    error_class=ClientConfigurationError,
-    rule=RuleInfo(
-        "no-producer-id",
-        "use brokers that give producer ids to this client, or set enable.idempotence "
-        "to false, with which the client may write a record twice",
-        "guarded producers",
-        "A broker or proxy without InitProducerId, or one that always refuses it.",
-    ),
-)
 
 
 def id_is_refused(error: KafkaError) -> bool:
@@ -57,9 +42,11 @@ def without_id(
         cause,
         message=(
             "the client got no producer id (InitProducerId), which it needs with "
-            "enable.idempotence, so it sent nothing"
+            "enable.idempotence, so it sent nothing: use brokers that give producer "
+            "ids to this client, or set enable.idempotence to false, with which the "
+            "client may write a record twice"
         ),
-        verdict=replace(_ID_REFUSED, error_class=refused.error_class),
+        verdict=replace(NO_PRODUCER_ID, error_class=refused.error_class),
         api="Produce",
         topic=topic,
         partition=partition,
