@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import TYPE_CHECKING, Any
 
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
@@ -17,7 +16,7 @@ from aiokafka import (
     ConsumerRebalanceListener,
     TopicPartition,
 )
-from tests.differ.player import Player
+from tests.differ.player import AssignedReading, Player
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -75,13 +74,9 @@ class Writer(_Looped):
         self.run(self._send_all(records))
 
     async def _send_all(self, records: list[dict[str, Any]]) -> None:
-        for record in records:
-            name = f"r{next(self.numbers)}"
-            value = name.encode().ljust(record["size"], b".")
-            key = record["key"] and record["key"].encode()
-            topic, partition = self.world[record["topic"]], record["partition"]
+        for name, record in self.named(records):
             try:
-                future = await self._send(record["form"], topic, value, key, partition)
+                future = await self._send(**record)
             except Exception as failure:
                 self.told(name, None, failure)
                 continue
@@ -147,7 +142,7 @@ class _Listener(ConsumerRebalanceListener):
         """Do nothing."""
 
 
-class Reader(_Looped):
+class Reader(_Looped, AssignedReading):
     """A consumer, and a second one of its group."""
 
     async def open(self) -> None:
@@ -205,26 +200,9 @@ class Reader(_Looped):
         )
         return answer
 
-    def pause_reading(self, partition: int) -> None:
-        """Pause a partition that is assigned."""
-        self.client.pause(*self._mine(partition))
-
-    def _mine(self, partition: int | None = None) -> list[TopicPartition]:
-        mine = self.client.assignment()
-        return [p for p in mine if partition in (None, p.partition)]
-
-    def resume_reading(self) -> None:
-        """Resume all."""
-        self.client.resume(*self.client.paused())
-
-    def seek_back(self, partition: int) -> None:
-        """Read a partition again from its start."""
-        for place in self._mine(partition):
-            self.client.seek(place, 0)
-
     def position(self, partition: int) -> Any:
         """Ask for a position."""
-        for place in self._mine(partition):
+        for place in self.mine(partition):
             return self.run(self.client.position(place), 5)
         return None
 
@@ -236,7 +214,7 @@ class Reader(_Looped):
         """Commit what was handled."""
         if form == "all":
             return self.run(self.client.commit(), 8)
-        mine = self._mine()
+        mine = self.mine()
         offsets = {
             place: self.handled[place.partition]
             for place in mine
@@ -268,12 +246,6 @@ class Reader(_Looped):
                 self.poll(0.2)
                 if self._second.done():
                     break
-
-    def drain(self, seconds: float) -> None:
-        """Read until nothing is left."""
-        with contextlib.suppress(Exception):
-            self.resume_reading()
-        self.drain_by(lambda: self.poll(0.3), seconds)
 
     def close(self) -> None:
         """Stop."""

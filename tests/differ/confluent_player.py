@@ -38,22 +38,17 @@ class Writer(Player):
 
     def send(self, records: list[dict[str, Any]]) -> None:
         """Produce records; a failure of one does not keep the others back."""
-        for record in records:
-            name = f"r{next(self.numbers)}"
-            value = name.encode().ljust(record["size"], b".")
-            key = record["key"] and record["key"].encode()
-            topic = self.world[record["topic"]]
-            more = {} if record["partition"] is None else {"partition": 0}
-            tell = self._teller(name)
+        for name, record in self.named(records):
             try:
-                self._send(record["form"], topic, value, key, more, tell)
+                self._send(**record, tell=self._teller(name))
             except Exception as failure:
                 self.told(name, None, failure)
         self.client.poll(0)
 
     def _send(
-        self, form: str, topic: str, value: bytes, key: Any, more: Any, tell: Any
+        self, form: str, topic: str, value: bytes, key: Any, partition: Any, tell: Any
     ) -> None:
+        more = {} if partition is None else {"partition": 0}
         if form == "positional" and not more:
             self.client.produce(topic, value, key, on_delivery=tell)
         elif form == "headers":
@@ -245,12 +240,6 @@ class Reader(Player):
             while self._second.is_alive() and time.monotonic() < end:
                 self.poll(0.2)
             self._second.join(5)
-
-    def drain(self, seconds: float) -> None:
-        """Read until nothing is left."""
-        with contextlib.suppress(Exception):
-            self.resume_reading()
-        self.drain_by(lambda: self.poll(0.3), seconds)
 
     def close(self) -> None:
         """Close."""

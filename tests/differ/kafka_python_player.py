@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from typing import Any
 
@@ -16,7 +15,7 @@ from kafka import (
 from kafka.coordinator.assignors.range import RangePartitionAssignor
 from kafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 
-from tests.differ.player import Player
+from tests.differ.player import AssignedReading, Player
 
 
 class Writer(Player):
@@ -45,13 +44,9 @@ class Writer(Player):
 
     def send(self, records: list[dict[str, Any]]) -> None:
         """Send records; a failure of one does not keep the others back."""
-        for record in records:
-            name = f"r{next(self.numbers)}"
-            value = name.encode().ljust(record["size"], b".")
-            key = record["key"] and record["key"].encode()
-            topic, partition = self.world[record["topic"]], record["partition"]
+        for name, record in self.named(records):
             try:
-                future = self._send(record["form"], topic, value, key, partition)
+                future = self._send(**record)
             except Exception as failure:
                 self.told(name, None, failure)
                 continue
@@ -112,7 +107,7 @@ class _Listener(ConsumerRebalanceListener):
         """Do nothing."""
 
 
-class Reader(Player):
+class Reader(AssignedReading):
     """A consumer, and a second one of its group."""
 
     def __init__(self, *args: Any, **more: Any) -> None:
@@ -159,26 +154,9 @@ class Reader(Player):
         )
         return answer
 
-    def pause_reading(self, partition: int) -> None:
-        """Pause a partition that is assigned."""
-        self.client.pause(*self._mine(partition))
-
-    def _mine(self, partition: int | None = None) -> list[TopicPartition]:
-        mine = self.client.assignment()
-        return [p for p in mine if partition in (None, p.partition)]
-
-    def resume_reading(self) -> None:
-        """Resume all."""
-        self.client.resume(*self.client.paused())
-
-    def seek_back(self, partition: int) -> None:
-        """Read a partition again from its start."""
-        for place in self._mine(partition):
-            self.client.seek(place, 0)
-
     def position(self, partition: int) -> Any:
         """Ask for a position."""
-        for place in self._mine(partition):
+        for place in self.mine(partition):
             return self.client.position(place, timeout_ms=2000)
         return None
 
@@ -228,12 +206,6 @@ class Reader(Player):
                 if not self._second.is_alive():
                     break
             self._second.join(5)
-
-    def drain(self, seconds: float) -> None:
-        """Read until nothing is left."""
-        with contextlib.suppress(Exception):
-            self.resume_reading()
-        self.drain_by(lambda: self.poll(0.3), seconds)
 
     def close(self) -> None:
         """Close."""

@@ -6,6 +6,7 @@ client tells goes to standard output as a line of JSON (see `trace`).
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
@@ -21,7 +22,7 @@ from tests.differ import trace
 from tests.differ.programs import INPUT, Step, from_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterator
 
 
 class Player:
@@ -40,7 +41,6 @@ class Player:
         self.settings = settings
         self.guarded = guarded
         self.numbers = iter(range(1_000_000))
-        self.seen: set[str] = set()
         #: The next offset that the application has not handled, by partition.
         self.handled: dict[int, int] = {}
 
@@ -74,14 +74,41 @@ class Player:
                     self.handled.get(partition, 0), offset + 1
                 )
 
-    def drain_by(self, read: Callable[[], Any], seconds: float) -> None:
+    def named(
+        self, records: list[dict[str, Any]]
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Give each record of a step its name, its topic and its bytes."""
+        for record in records:
+            name = f"r{next(self.numbers)}"
+            yield (
+                name,
+                {
+                    "form": record["form"],
+                    "topic": self.world[record["topic"]],
+                    "value": name.encode().ljust(record["size"], b"."),
+                    "key": record["key"] and record["key"].encode(),
+                    "partition": record["partition"],
+                },
+            )
+
+    def poll(self, seconds: float) -> Any:
+        """Read once."""
+        raise NotImplementedError
+
+    def resume_reading(self) -> None:
+        """Resume all partitions."""
+        raise NotImplementedError
+
+    def drain(self, seconds: float) -> None:
         """Read until the input's records were all handed out, or the time is over."""
+        with contextlib.suppress(Exception):
+            self.resume_reading()
         end, failures = time.monotonic() + seconds, 0
         while time.monotonic() < end and failures < 20:
             if sum(self.handled.values()) >= INPUT:
                 return
             try:
-                read()
+                self.poll(0.3)
             except Exception as failure:
                 failures += 1
                 trace.write("drain", error=trace.error(failure))
@@ -93,6 +120,34 @@ class Player:
 
     def end(self) -> None:
         """Close what is open, whatever the program did."""
+
+
+class AssignedReading(Player):
+    """Calls about its partitions that kafka-python and aiokafka have in common.
+
+    Attributes:
+        client: The consumer.
+    """
+
+    client: Any
+
+    def mine(self, partition: int | None = None) -> list[Any]:
+        """Return the assigned partitions, or the one that is named."""
+        mine = self.client.assignment()
+        return [p for p in mine if partition in (None, p.partition)]
+
+    def pause_reading(self, partition: int) -> None:
+        """Pause a partition that is assigned."""
+        self.client.pause(*self.mine(partition))
+
+    def resume_reading(self) -> None:
+        """Resume all."""
+        self.client.resume(*self.client.paused())
+
+    def seek_back(self, partition: int) -> None:
+        """Read a partition again from its start."""
+        for place in self.mine(partition):
+            self.client.seek(place, 0)
 
 
 def make_player(
