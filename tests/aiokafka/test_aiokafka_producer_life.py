@@ -793,3 +793,33 @@ def test_a_real_fork_is_refused(kafka_cluster):
     asyncio.run(parent())
     assert os.read(read_end, 100) == b"refused"
     assert threading.active_count() >= 1
+
+
+async def test_a_topic_is_not_called_missing_while_metadata_is_silent(
+    kafka_topic, kafka_faults
+):
+    """The connection is there, and no broker has said whether the topic exists."""
+    producer = guarded(kafka_faults, request_timeout_ms=2_000)
+    await producer.start()
+    try:
+        kafka_faults.on("Metadata").drop()
+        with pytest.raises(aiokafka_errors.UnknownTopicOrPartitionError) as caught:
+            await asyncio.wait_for(producer.send(kafka_topic, b"v"), LIMIT_S)
+        assert isinstance(caught.value, errors.ClientNotConnectedError)
+        assert caught.value.verdict.action is Action.RETRY
+        assert caught.value.verdict.written == "no"
+        assert caught.value.topic == kafka_topic
+    finally:
+        await producer.stop()
+
+
+async def test_a_topic_that_no_broker_knows_is_called_missing(kafka_cluster):
+    """The brokers answer, and none has it."""
+    producer = guarded(kafka_cluster, request_timeout_ms=2_000)
+    await producer.start()
+    try:
+        with pytest.raises(errors.UnknownTopicOrPartitionError) as caught:
+            await producer.send("never-made", b"v")
+        assert caught.value.verdict.action is Action.CONFIGURE
+    finally:
+        await producer.stop()

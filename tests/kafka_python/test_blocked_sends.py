@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -11,9 +12,10 @@ from kafkaguard import Action
 from kafkaguard_adapters.kafka_python.sending import Sending
 
 
-def error_of(*, connected, denied):
+def error_of(*, connected, denied=False, age_s=0.1):
     """Return the error of a send that used up its time."""
     metadata = SimpleNamespace(
+        _last_successful_refresh_ms=(time.monotonic() - age_s) * 1000,
         brokers=lambda: [SimpleNamespace(node_id=1), SimpleNamespace(node_id=2)],
         unauthorized_topics={"t"} if denied else {"other"},
     )
@@ -44,3 +46,10 @@ def test_a_send_that_waited_in_vain_names_the_cause(connected, denied, words, ac
     assert "nothing was sent within 0.5 s (max_block_ms)" in str(error)
     assert (error.verdict.action, error.verdict.written) == (action, "no")
     assert (error.topic, error.api) == ("t", "Produce")
+
+
+def test_a_topic_is_not_called_missing_while_no_broker_answers_about_it():
+    """The connection is there, and the last metadata is older than the send."""
+    error = error_of(connected=True, age_s=0.6)
+    assert "no broker has said in this time whether topic t exists" in str(error)
+    assert (error.verdict.action, error.verdict.written) == (Action.RETRY, "no")

@@ -432,13 +432,18 @@ class Sending:
             return recast(send_errors.closed(errors, topic), ProducerClosed)
         if self.shell.is_transactional:
             return self.transactions.error_of(error, topic)
-        limit = f"{self.shell.traits.delivery_timeout:g} s ({_SETTING})"
+        seconds = self.shell.traits.delivery_timeout
+        limit = f"{seconds:g} s ({_SETTING})"
         is_unknown = isinstance(error, UnknownTopicOrPartitionError)
-        if is_unknown and not reading.has_connection(self._client):
+        start = time.time() - seconds
+        if is_unknown and not reading.has_metadata_since(self._client, start):
+            why = "no broker answers: check bootstrap_servers and the network"
+            if reading.has_connection(self._client):
+                why = f"no broker has said in this time whether topic {topic} exists"
             return errors.make(
                 ClientNotConnectedError,
-                f"nothing was sent within {limit}: no broker answers: check "
-                "bootstrap_servers and the network",
+                f"nothing was sent within {limit}: {why}",
+                verdict=classify(ClientNotConnectedError(), api="Produce"),
                 theirs=type(error),
                 original=error,
                 api="Produce",

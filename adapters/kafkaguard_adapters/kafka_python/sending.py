@@ -438,15 +438,19 @@ class Sending:
         if not isinstance(error, KafkaTimeoutError):
             return None, None
         producer = self.shell.producer
+        limit = self._time_limit(timeout)
+        start = time.monotonic() - limit.seconds
         verdict = None
         if not reading.has_connection(producer):
             why = "no broker answers: check bootstrap_servers and the network"
         elif reading.is_denied(producer, topic):
             why, verdict = "this user may not see the topic", classify(29)
+        elif not reading.has_metadata_since(producer, start):
+            why = f"no broker has said in this time whether topic {topic} exists"
         else:
             why = f"the brokers do not know topic {topic}"
             verdict = classify(3, api="Produce", phase="enqueue")
-        return f"nothing was sent within {self._time_limit(timeout)}: {why}", verdict
+        return f"nothing was sent within {limit}: {why}", verdict
 
 
 def check_partition(partition: Any) -> None:

@@ -56,6 +56,7 @@ USED = {
     "KafkaNetClient": ("await_ready", "connected"),
     "ClusterMetadata": (
         "_future",
+        "_last_successful_refresh_ms",
         "_lock",
         "brokers",
         "partitions_for_topic",

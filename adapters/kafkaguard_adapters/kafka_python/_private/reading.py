@@ -363,6 +363,17 @@ def has_connection(producer: Any) -> bool:
     return any(client.connected(b.node_id) for b in producer._metadata.brokers())
 
 
+def has_metadata_since(producer: Any, start: float) -> bool:
+    """Return whether a broker has answered a metadata request since ``start``.
+
+    Args:
+        producer: The client.
+        start: A time of ``time.monotonic()``, in seconds.
+    """
+    refreshed: float = producer._metadata._last_successful_refresh_ms / 1000
+    return refreshed >= start
+
+
 def partitions_of(producer: Any, topic: str) -> set[int]:
     """Return the partitions of a topic that the producer knows."""
     return producer._metadata.partitions_for_topic(topic) or set()

@@ -63,6 +63,7 @@ USED = {
         "cluster",
         "ready",
     ),
+    "ClusterMetadata": ("_last_successful_refresh_ms",),
     "ProduceRequest": ("_topics",),
     "TransactionManager": (
         "_pending_txn_offsets",
@@ -146,6 +147,7 @@ def _objects(producer: Any) -> Iterator[tuple[str, Any]]:
     yield "BatchBuilder", builder
     yield "Sender", producer._sender
     yield "AIOKafkaClient", producer.client
+    yield "ClusterMetadata", producer.client.cluster
     yield "ProduceRequest", ProduceRequest(None, 1, 1, [])
     if producer._txn_manager is not None:
         yield "TransactionManager", producer._txn_manager

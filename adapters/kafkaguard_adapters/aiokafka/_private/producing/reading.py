@@ -64,6 +64,17 @@ def has_connection(producer: Any) -> bool:
     return any(each.connected() for each in producer.client._conns.values())
 
 
+def has_metadata_since(producer: Any, start: float) -> bool:
+    """Return whether a broker has answered a metadata request since ``start``.
+
+    Args:
+        producer: The client.
+        start: A time of ``time.time()``, in seconds: aiokafka's own clock for this.
+    """
+    refreshed: float = producer.client.cluster._last_successful_refresh_ms / 1000
+    return refreshed >= start
+
+
 def transactional_id(producer: Any) -> str | None:
     """Return the ``transactional.id`` of a producer; None: it has none."""
     manager = producer._txn_manager
