@@ -119,3 +119,73 @@ def test_a_class_with_a_send_of_its_own_refuses_such_a_partition_too(kafka_clust
         with pytest.raises(TypeError, match=r"a whole number, not 1\.0"):
             producer.send(topic, b"v", 1.0)
         assert producer.send(topic, b"v", 1).get(10).offset == 0
+
+
+CALLS = [
+    *(
+        ("flush", args, {})
+        for args in ((), (None,), (0,), (5,), (2.5,), (float("inf"),))
+    ),
+    ("flush", (), {"timeout": 5}),
+    ("flush", (1, 2), {}),
+    ("flush", (), {"nope": 1}),
+    *(
+        ("partitions_for", args, {})
+        for args in ((), (TOPIC,), (TOPIC, 1), (5,), ("a b",))
+    ),
+    ("partitions_for", (), {"topic": TOPIC}),
+    *(("metrics", args, {}) for args in ((), (True,), (1, 2))),
+    ("bootstrap_connected", (), {}),
+    ("bootstrap_connected", (1,), {}),
+    ("begin_transaction", (), {}),
+    ("commit_transaction", (1,), {}),
+    ("send_offsets_to_transaction", (), {}),
+    ("close", (1, False, 3), {}),
+    ("close", (), {"nope": 1}),
+    ("close", (-1,), {}),
+    ("close", (), {"timeout": 30, "null_logger": False}),
+    # It is closed from here on.
+    ("close", (), {}),
+    ("close", (5,), {}),
+    ("send", (TOPIC, b"v"), {}),
+    ("flush", (), {}),
+    ("metrics", (), {}),
+    ("bootstrap_connected", (), {}),
+]
+
+
+def _type_of(producer, topic, name, args, more):
+    """Return the type of a call's result, or of its exception."""
+    args = [topic if each is TOPIC else each for each in args]
+    more = {key: topic if each is TOPIC else each for key, each in more.items()}
+    try:
+        result = getattr(producer, name)(*args, **more)
+    except Exception as error:
+        return type(error)
+    return None if name in ("flush", "close") else type(result)
+
+
+def test_each_form_of_the_other_calls_ends_as_with_the_bare_client(kafka_cluster):
+    """The type of the result, or the class of the error; also after ``close``."""
+    topic = kafka_cluster.create_topic(partitions=2)
+    settings = {
+        "bootstrap_servers": kafka_cluster.bootstrap_servers,
+        "max_block_ms": 2000,
+    }
+    bare, ours = KafkaProducer(**settings), guard(KafkaProducer(**settings))
+    differences = []
+    for call in CALLS:
+        theirs, mine = (_type_of(each, topic, *call) for each in (bare, ours))
+        same_class = theirs and mine and issubclass(mine, theirs)
+        if theirs != mine and not same_class:
+            differences.append((call, theirs, mine))
+    assert differences == []
+
+
+@pytest.mark.parametrize("timeout", ["x", -1, True, float("nan")])
+@pytest.mark.parametrize("method", ["flush", "close"])
+def test_a_wrong_time_is_refused_before_anything_is_done(guarded, method, timeout):
+    """The bare client waits, raises something else later, or takes it for a second."""
+    with pytest.raises((TypeError, ValueError), match=method):
+        getattr(guarded, method)(timeout)
+    assert guarded.flush().pending == 0
