@@ -116,6 +116,8 @@ class TestAiokafkaConsumer(AnswersContract):
     client_name = "aiokafka"
     client_error = aiokafka_errors.KafkaError
     undecoded_error = OwnError
+    not_owned_error = aiokafka_errors.IllegalStateError
+    commits_unassigned = False
     rejoin_error = aiokafka_errors.CommitFailedError
     closed_error = aiokafka_errors.ConsumerStoppedError
     answers_closed = frozenset(

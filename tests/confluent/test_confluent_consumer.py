@@ -42,10 +42,10 @@ class ConfluentReader(Reader):
             if message.error() is None
         ]
 
-    def commit(self, offsets, timeout):
+    def commit(self, offsets, timeout, **more):
         """Commit, and wait; raise what stands in the list, as the others do."""
         wanted = [TopicPartition(*place, at) for place, at in offsets.items()]
-        found = self.guarded.commit(offsets=wanted, asynchronous=False)
+        found = self.guarded.commit(offsets=wanted, asynchronous=False, **more)
         for each in found:
             if each.error is not None:
                 (event,) = self.told(ev.CommitFailedEvent)
@@ -109,6 +109,7 @@ class TestConfluentConsumer(ConsumerContract):
     client_name = "confluent-kafka"
     client_error = confluent_kafka.KafkaException
     undecoded_error = ValueDeserializationError
+    not_owned_error = confluent_kafka.KafkaException
     rejoin_error = confluent_kafka.KafkaException
     closed_error = RuntimeError
     answers_closed = frozenset()

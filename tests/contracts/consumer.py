@@ -82,7 +82,7 @@ class Reader:
         """List the partitions that are assigned."""
         return sorted(each.partition for each in self.guarded.assignment())
 
-    def commit(self, offsets, timeout):
+    def commit(self, offsets, timeout, **more):
         """Commit offsets by (topic, partition), and wait."""
         raise NotImplementedError
 
@@ -143,6 +143,11 @@ class ConsumerContract:
     client_error: type[BaseException]
     #: The methods that a closed client answers from memory.
     answers_closed: frozenset[str]
+    #: What the client raises for a commit of a partition that is not assigned, if it
+    #: notices.
+    not_owned_error: type[BaseException]
+    #: Whether the client itself commits for partitions that are not assigned.
+    commits_unassigned = True
     #: The client reports the result of each read, so the guard sees all codes.
     sees_answers = True
     #: What polling raises without the guard if a deserializer raises an `OwnError`.
@@ -772,6 +777,59 @@ class ConsumerContract:
             assert len(kafka_faults.requests("OffsetCommit")) == 1
             (event,) = reader.told(ev.CommitFailedEvent)
             assert (Action.REJOIN, {(topic, 0)}) == (event.action, set(event.errors))
+
+    def test_a_commit_for_a_partition_that_another_member_owns_is_refused(
+        self, kafka_cluster
+    ):
+        """The broker would move back the owner's offset, and the caller learn nothing."""
+        topic = kafka_cluster.create_topic(partitions=2)
+        fill(kafka_cluster, topic, 9, partitions=[0, 1])
+        servers = kafka_cluster.bootstrap_servers
+        with (
+            self.open(servers, group=topic) as first,
+            self.open(servers, group=topic) as second,
+        ):
+            for reader in (first, second):
+                reader.subscribe(topic)
+            self.both(first, second, lambda: len(first.owned) == len(second.owned) == 1)
+            ((own,), (other,)) = first.owned, second.owned
+            second.commit({(topic, other): 9}, 10)
+            for call in (
+                lambda: first.commit({(topic, other): 2}, 10),
+                lambda: first.commit({(topic, own): 5, (topic, other): 2}, 10),
+            ):
+                with pytest.raises(errors.ClientStateError) as caught:
+                    call()
+                assert isinstance(caught.value, self.not_owned_error)
+                assert caught.value.verdict.action is Action.REJOIN
+                assert (caught.value.topic, caught.value.partition) == (topic, other)
+                assert f"does not own {topic}-{other}," in str(caught.value)
+            if self.commits_unassigned:
+                with pytest.raises(errors.ClientStateError):
+                    first.commit_async({(topic, other): 2})
+            assert first.committed(topic, other) == 9
+            first.commit({(topic, own): 5}, 10)
+            assert second.committed(topic, own) == 5
+            if self.commits_unassigned:
+                first.commit({(topic, other): 2}, 10, allow_unassigned=True)
+                assert second.committed(topic, other) == 2
+
+    def test_a_consumer_that_subscribes_to_nothing_commits_for_a_group(
+        self, kafka_cluster
+    ):
+        """It takes no part in the group; aiokafka alone commits for no others."""
+        topic = kafka_cluster.create_topic(partitions=2)
+        with self.open(kafka_cluster.bootstrap_servers, group=topic) as reader:
+            if not self.commits_unassigned:
+                reader.assign([(topic, 0)])
+                with pytest.raises(self.not_owned_error):
+                    reader.commit({(topic, 1): 2}, 10)
+                return
+            reader.commit({(topic, 1): 2}, 10)
+            assert reader.committed(topic, 1) == 2
+            reader.assign([(topic, 0)])
+            reader.commit({(topic, 1): 3}, 10)
+            assert reader.committed(topic, 1) == 3
 
     def test_a_commit_that_nobody_waits_for_is_an_event_when_it_fails(
         self, kafka_cluster, kafka_faults

@@ -26,9 +26,9 @@ class KafkaPythonReader(Reader):
             for record in records
         ]
 
-    def commit(self, offsets, timeout):
+    def commit(self, offsets, timeout, **more):
         """Commit, and wait."""
-        self.guarded.commit(_offsets(offsets), timeout_ms=timeout * 1000)
+        self.guarded.commit(_offsets(offsets), timeout_ms=timeout * 1000, **more)
 
     def commit_async(self, offsets):
         """Commit, and do not wait."""
@@ -84,6 +84,7 @@ class TestKafkaPythonConsumer(AnswersContract):
     client_name = "kafka-python"
     client_error = kafka_errors.KafkaError
     undecoded_error = OwnError
+    not_owned_error = kafka_errors.CommitFailedError
     rejoin_error = kafka_errors.CommitFailedError
     closed_error = kafka_errors.IllegalStateError
     answers_closed = frozenset(

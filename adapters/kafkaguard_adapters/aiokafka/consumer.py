@@ -19,6 +19,7 @@ from aiokafka.errors import (
     UnknownTopicOrPartitionError,
 )
 from aiokafka.structs import OffsetAndTimestamp
+from aiokafka.structs import TopicPartition as ClientPartition
 
 from aiokafka import __version__
 from kafkaguard._cluster.offsets import EARLIEST, LATEST
@@ -48,6 +49,7 @@ from kafkaguard_adapters.consuming.closing import refuse_calls
 from kafkaguard_adapters.consuming.driver import Driver
 from kafkaguard_adapters.consuming.forks import ForkSafe, again
 from kafkaguard_adapters.consuming.own_lag import own_lag
+from kafkaguard_adapters.consuming.ownership import check_owned
 from kafkaguard_adapters.consuming.refused_commits import everywhere
 from kafkaguard_adapters.inside_names import warn_changed
 
@@ -305,6 +307,8 @@ class GuardedConsumer(ForkSafe, StandIn):
         still assigned. After a rebalance of the group, the commit is not tried again.
 
         Raises:
+            ClientStateError: A partition is not assigned (any more): REJOIN. Nothing
+                was committed. It is also aiokafka's ``IllegalStateError``.
             KafkaGuardError: The most severe error of the refused partitions, with the
                 others as notes. All other partitions are committed.
         """
@@ -315,6 +319,12 @@ class GuardedConsumer(ForkSafe, StandIn):
             wanted = committing.consumed()
         if committing is None or not isinstance(wanted, dict) or not wanted:
             return await self._passed_commit(offsets)
+        if committing.is_member():
+            places = [each for each in wanted if isinstance(each, ClientPartition)]
+            hint = "or with another consumer of the group that subscribes to nothing"
+            check_owned(
+                errors, places, committing.owned(), hint, theirs=IllegalStateError
+            )
         clock, limit = get_running_loop().time, self._policy.deadline
         until = clock() + limit
         attempt = CommitRun(

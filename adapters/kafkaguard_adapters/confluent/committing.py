@@ -135,6 +135,11 @@ class Committing:
         return self._shell.assignment() or None
 
 
+def places_of(args: Mapping[str, Any]) -> list[Place]:
+    """Return the partitions that a commit names."""
+    return [*_offsets(args), *_place(args)]
+
+
 def _offsets(args: Mapping[str, Any]) -> dict[Place, TopicPartition]:
     """Return the offsets in a commit's arguments; the client checks what they are."""
     given = args.get("offsets")

@@ -37,7 +37,7 @@ from kafkaguard_adapters.asking.cluster_calls import TIMEOUT_S
 from kafkaguard_adapters.asking.tiered_offsets import TieredOffsets
 from kafkaguard_adapters.confluent.callbacks import Chained
 from kafkaguard_adapters.confluent.client_log import LOGGER
-from kafkaguard_adapters.confluent.committing import Committing
+from kafkaguard_adapters.confluent.committing import Committing, places_of
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.confluent.listening import ResetLog, prepare
 from kafkaguard_adapters.confluent.reading import ConfluentConsumerShell
@@ -46,6 +46,7 @@ from kafkaguard_adapters.consuming.blocking import BlockingConsumer
 from kafkaguard_adapters.consuming.closing import refuse_calls
 from kafkaguard_adapters.consuming.driver import Driver
 from kafkaguard_adapters.consuming.forks import again
+from kafkaguard_adapters.consuming.ownership import check_owned
 from kafkaguard_adapters.consuming.questions import Origin
 from kafkaguard_adapters.wire.io_thread import loop, run, start
 
@@ -159,6 +160,9 @@ class GuardedConsumer(BlockingConsumer):
         self._hear(known)
         self._checked_at = 0.0
         self._is_reassigned = False
+        #: Whether the group assigns the partitions; a client that is given may have
+        #: subscribed before, which cannot be known.
+        self._is_member = False
         if config is None:
             self._driver.stop_probing()
             _log.warning(
@@ -428,7 +432,17 @@ class GuardedConsumer(BlockingConsumer):
         given = _do_nothing if on_assign is None else on_assign, *others
         chained = {name: self._chained(each) for name, each in listeners.items()}
         with _translated():
-            return self.client.subscribe(topics, *map(self._chained, given), **chained)
+            result = self.client.subscribe(
+                topics, *map(self._chained, given), **chained
+            )
+        self._is_member = True
+        return result
+
+    def unsubscribe(self) -> None:
+        """Unsubscribe, as ``Consumer.unsubscribe`` does."""
+        with _translated():
+            self.client.unsubscribe()
+        self._is_member = False
 
     def _chained(self, listener: Any) -> Any:
         """Return a listener that the guard hears too; the client refuses others."""
@@ -493,6 +507,8 @@ class GuardedConsumer(BlockingConsumer):
         message: Any = None,
         offsets: Sequence[TopicPartition] | None = None,
         asynchronous: bool = True,
+        *,
+        allow_unassigned: bool = False,
     ) -> Any:
         """Commit, as ``Consumer.commit`` does.
 
@@ -502,13 +518,25 @@ class GuardedConsumer(BlockingConsumer):
         guard, the returned list may have refused partitions (``each.error``); each is
         an event as well.
 
+        Args:
+            message: As in confluent-kafka; so are ``offsets`` and ``asynchronous``.
+            offsets: The offsets to commit.
+            asynchronous: Whether to return without waiting.
+            allow_unassigned: Commit also for partitions of the group that this member
+                does not own. The broker takes such a commit, and the member that owns
+                them may read records again, or miss some, after the next rebalance.
+
         Raises:
+            ClientStateError: A partition is not assigned (any more): REJOIN. Nothing
+                was committed.
             KafkaGuardError: The client raised an error instead of returning a list. It
                 is the most severe error, with the others as notes.
         """
         self._raise_end()  # the client would only say that it had a fatal error
         given = {"message": message, "offsets": offsets}
         args = {name: value for name, value in given.items() if value is not None}
+        if args and self._is_member and not allow_unassigned:
+            check_owned(errors, places_of(args), self._shell.assignment())
         if asynchronous:
             try:
                 return self.client.commit(**args, asynchronous=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, Self
 from kafka import __version__
 from kafka.errors import CommitFailedError, KafkaError, KafkaTimeoutError
 from kafka.structs import OffsetAndTimestamp
+from kafka.structs import TopicPartition as ClientPartition
 
 from kafkaguard._cluster.offsets import EARLIEST, LATEST
 from kafkaguard._cluster.reports import as_partition, raise_gravest
@@ -23,6 +24,7 @@ from kafkaguard_adapters.consuming.blocking import BlockingConsumer
 from kafkaguard_adapters.consuming.closing import refuse_calls
 from kafkaguard_adapters.consuming.driver import Driver
 from kafkaguard_adapters.consuming.forks import again
+from kafkaguard_adapters.consuming.ownership import check_owned
 from kafkaguard_adapters.consuming.refused_commits import everywhere
 from kafkaguard_adapters.inside_names import warn_changed
 from kafkaguard_adapters.kafka_python._private.consuming import names
@@ -248,7 +250,13 @@ class GuardedConsumer(PublicConsumer):
             machine, shell, view, launch=start, hook=on_event
         )
 
-    def commit(self, offsets: Any = None, timeout_ms: float | None = None) -> None:
+    def commit(
+        self,
+        offsets: Any = None,
+        timeout_ms: float | None = None,
+        *,
+        allow_unassigned: bool = False,
+    ) -> None:
         """Commit, as ``KafkaConsumer.commit`` does.
 
         Partitions that are refused with a retriable error are tried again, without the
@@ -256,7 +264,16 @@ class GuardedConsumer(PublicConsumer):
         policy's deadline, while they are still assigned. After a rebalance, the commit
         is not tried again.
 
+        Args:
+            offsets: As in kafka-python.
+            timeout_ms: The most milliseconds for all attempts.
+            allow_unassigned: Commit also for partitions of the group that this member
+                does not own. The broker takes such a commit, and the member that owns
+                them may read records again, or miss some, after the next rebalance.
+
         Raises:
+            ClientStateError: A partition is not assigned (any more): REJOIN. Nothing
+                was committed. It is also a ``CommitFailedError``.
             KafkaGuardError: The most severe error of a partition, with the other errors
                 as notes. All other partitions are committed.
         """
@@ -264,6 +281,8 @@ class GuardedConsumer(PublicConsumer):
             timeout_ms = self.client.config["request_timeout_ms"]
         if offsets is None and self.client.config["group_id"] is not None:
             offsets = self._committing.consumed()
+        elif not allow_unassigned:
+            self._check_owned(offsets)
         if not offsets or not isinstance(offsets, dict):
             return self._passed_commit(offsets, timeout_ms)
         until = time.monotonic() + min(timeout_ms / _MS, self._policy.deadline)
@@ -297,13 +316,27 @@ class GuardedConsumer(PublicConsumer):
         except KafkaError as error:
             raise _ours(error) from error
 
+    def _check_owned(self, offsets: Any) -> None:
+        places = [e for e in offsets or () if isinstance(e, ClientPartition)]
+        owned = self._committing.owned()
+        check_owned(errors, places, owned, theirs=CommitFailedError)
+
     def commit_async(
-        self, offsets: Any = None, callback: Callable[..., Any] | None = None
+        self,
+        offsets: Any = None,
+        callback: Callable[..., Any] | None = None,
+        *,
+        allow_unassigned: bool = False,
     ) -> Any:
         """Commit, as ``KafkaConsumer.commit_async`` does. A failure is also an event.
 
         The callback gets an exception of kafkaguard's and of kafka-python's class.
+
+        Raises:
+            ClientStateError: As for :meth:`commit`, unless ``allow_unassigned``.
         """
+        if not allow_unassigned:
+            self._check_owned(offsets)
         called = callback
         if self.client.config["group_id"] is not None:
             offsets = self._committing.consumed() if offsets is None else offsets

@@ -71,6 +71,11 @@ class Committing:
         offsets: dict[Any, Any] = subscription.assignment.all_consumed_offsets()
         return offsets
 
+    def is_member(self) -> bool:
+        """Return whether the group assigns the partitions, not the user."""
+        is_assigned: bool = self._subscription.partitions_auto_assigned()
+        return is_assigned
+
     def owned(self) -> frozenset[Any]:
         """Return the assigned partitions; the client commits no others."""
         return frozenset(self._subscription.assigned_partitions())
