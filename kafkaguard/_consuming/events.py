@@ -79,21 +79,48 @@ class ReadFailedEvent(PartitionEvent):
 class OffsetResetEvent(PartitionEvent):
     """A broker answered that a position is out of range; it was compared with the log.
 
+    A position beyond the end belongs to another log: the topic was made anew, or its
+    log was truncated.
+
     Attributes:
         earliest: The first existing offset.
         latest: The end of the log.
-        lost: How many offsets were removed before they were read; 0 if the position is
-            beyond the end.
+        lost: How many offsets were removed before they were read; None if the position
+            is unknown.
+        skipped: How many offsets exist and are not read, because the client goes on at
+            the end; None if the position or the client's setting is unknown.
         outcome: ``"kept"``: the position is within the log, and is read again.
             ``"reset"``: the client resets it according to its own setting.
-            ``"raised"``: the policy says ``on_offset_reset: raise``.
+            ``"raised"``: polling raises, because of the client's own setting or of the
+            policy's ``on_offset_reset: raise``.
     """
 
     name: ClassVar[str] = "kafkaguard.offset_reset"
     earliest: int
     latest: int
-    lost: int
+    lost: int | None
+    skipped: int | None
     outcome: Literal["kept", "reset", "raised"]
+
+    @property
+    def is_beyond_end(self) -> bool:
+        """Whether the position is beyond the end of the log."""
+        return self.position is not None and self.position > self.latest
+
+    @property
+    def sentence(self) -> str:
+        """What happened, for people."""
+        text = (
+            f"{self.topic}-{self.partition}: position {self.position} is out of range, "
+            f"the log has {self.earliest} to {self.latest}"
+        )
+        if self.is_beyond_end:
+            text += "; the topic was made anew, or its log was truncated"
+        if self.lost:
+            text += f"; {self.lost} offsets were removed before they were read"
+        if self.skipped:
+            text += f"; {self.skipped} that exist are skipped"
+        return text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -54,6 +54,8 @@ if TYPE_CHECKING:
 #: The shortest wait of a partition in seconds, whatever the policy's backoff.
 FLOOR_S: Final = 0.1
 Outcome = Literal["kept", "reset", "raised"]
+#: Where a client goes on if its position is out of range; "none": it raises.
+Reset = Literal["earliest", "latest", "none"]
 
 FETCH: Final = "Fetch"
 LIST_OFFSETS: Final = "ListOffsets"
@@ -146,6 +148,7 @@ class ConsumerMachine:
         shows_answers: Whether the client reports the result of each read. If not, only
             probes show it, and a hold is the client's ``pause``, which the user may
             also call.
+        reset: The client's own setting for positions out of range; None: not known.
     """
 
     def __init__(
@@ -156,12 +159,14 @@ class ConsumerMachine:
         *,
         client: str,
         shows_answers: bool = True,
+        reset: Reset | None = None,
     ) -> None:
         self.policy = policy
         self._make = make
         self._random = random
         self._client = client
         self._shows_answers = shows_answers
+        self._reset = reset
         self._episodes: dict[TopicPartition, _Episode] = {}
         self._facts: dict[str, TopicFacts | None] = {}
         self._asked: set[str] = set()
@@ -493,29 +498,40 @@ class ConsumerMachine:
         if episode is None or episode.refusal.code != OUT_OF_RANGE:
             return []
         asked = episode.refusal.position
-        lost = 0 if asked is None else max(0, earliest - asked)
-        outcome: Outcome = "reset"
-        if asked is not None and earliest <= asked <= latest:
-            outcome = "kept"
-        elif self.policy.on_offset_reset == "raise":
-            outcome = "raised"
+        is_kept = asked is not None and earliest <= asked <= latest
+        is_raised = self.policy.on_offset_reset == "raise" and not is_kept
+        is_reset = not is_kept and not is_raised
+        outcome: Outcome = "kept" if is_kept else "raised"
+        if is_reset and self._reset != "none":
+            outcome = "reset"
         event = OffsetResetEvent(
             **self._about(place, asked),
             earliest=earliest,
             latest=latest,
-            lost=lost,
+            lost=None if asked is None else max(0, earliest - asked),
+            skipped=self._skipped(outcome, asked, earliest, latest),
             outcome=outcome,
         )
-        if outcome == "reset":
+        if is_reset:
             return [Tell(event), *self._let_reset(place, episode, now)]
         is_new = not episode.is_told
         episode.is_told = True
         self._hold(episode, self._ruling(episode.error), now)
         commands: list[Command] = [Tell(event)] if is_new else []
-        if outcome == "raised":
+        if is_raised:
             error = self._lost(place, episode, earliest, latest)
             commands.append(Raise(place, error))
         return commands
+
+    def _skipped(
+        self, outcome: Outcome, asked: int | None, earliest: int, latest: int
+    ) -> int | None:
+        """Return how many existing offsets a reset passes over; None: not known."""
+        if outcome != "reset" or self._reset == "earliest":
+            return 0
+        if self._reset is None or asked is None:
+            return None
+        return latest - earliest  # the position is before or behind all of them
 
     def range_unknown(
         self, place: TopicPartition, error: KafkaGuardError, now: float

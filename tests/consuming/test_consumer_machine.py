@@ -19,7 +19,7 @@ P = [TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("u", 0)]
 CAP = 5.0
 
 
-def machine(*, shows_answers=True, **policy):
+def machine(*, shows_answers=True, reset=None, **policy):
     """A machine that always draws one half."""
     return ConsumerMachine(
         RetryPolicy(**policy),
@@ -27,6 +27,7 @@ def machine(*, shows_answers=True, **policy):
         lambda: 0.5,
         client="test",
         shows_answers=shows_answers,
+        reset=reset,
     )
 
 
@@ -151,7 +152,7 @@ def test_b50_a_position_within_the_log_is_read_again_and_not_reset():
         (60, "kept", 0),
         (100, "kept", 0),
         (101, "reset", 0),
-        (None, "reset", 0),
+        (None, "reset", None),
     ],
 )
 def test_both_ends_of_the_log_are_within_it(position, outcome, lost):
@@ -172,6 +173,47 @@ def test_a_lost_position_is_the_clients_to_reset_with_a_count_of_what_is_lost():
     assert [c.LetReset(P[0]), c.Free(P[0])] == commands[1:]
     assert one.answered(P[0], 61, 0.2) == []
     assert one.waiting() == {}
+
+
+@pytest.mark.parametrize(
+    ("reset", "position", "outcome", "lost", "skipped"),
+    [
+        ("earliest", 20, "reset", 40, 0),
+        ("latest", 20, "reset", 40, 40),
+        ("none", 20, "raised", 40, 0),
+        (None, 20, "reset", 40, None),
+        ("earliest", 200, "reset", 0, 0),
+        ("latest", 200, "reset", 0, 40),
+        ("latest", None, "reset", None, None),
+        ("latest", 70, "kept", 0, 0),
+    ],
+)
+def test_what_a_reset_costs_is_counted_by_the_clients_own_setting(
+    reset, position, outcome, lost, skipped
+):
+    """The log has 60 to 100; a setting that is not known leaves the count unknown."""
+    one = machine(reset=reset)
+    one.refused(P[0], ReadRefusal(1, position=position), 0.0)
+    commands = one.range_found(P[0], 60, 100, 0.1)
+    (event,) = told(commands)
+    assert (event.outcome, event.lost, event.skipped) == (outcome, lost, skipped)
+    assert event.is_beyond_end is (position == 200)
+    assert (c.LetReset(P[0]) in commands) is (outcome != "kept")
+    assert raised(commands) == []  # the client raises by itself
+
+
+def test_a_sentence_says_what_a_reset_costs():
+    """Also that the log is another one."""
+    one = machine(reset="latest")
+    one.refused(P[0], ReadRefusal(1, position=20), 0.0)
+    (event,) = told(one.range_found(P[0], 60, 100, 0.1))
+    assert event.sentence == (
+        "t-0: position 20 is out of range, the log has 60 to 100; 40 offsets were "
+        "removed before they were read; 40 that exist are skipped"
+    )
+    one.refused(P[1], ReadRefusal(1, position=100), 0.0)
+    (event,) = told(one.range_found(P[1], 0, 5, 0.1))
+    assert "the topic was made anew, or its log was truncated; 5 that" in event.sentence
 
 
 def test_a_lost_position_is_raised_where_the_policy_says_so():

@@ -649,9 +649,9 @@ class ConsumerContract:
             assert outcomes <= {"kept"}  # clients ignore stale answers
 
     def test_a_lost_position_is_reset_by_the_client_and_told_with_the_loss(
-        self, kafka_cluster, kafka_topic
+        self, kafka_cluster, kafka_topic, caplog
     ):
-        """Retention removed six offsets that were not read."""
+        """Retention removed offsets that were not read: an event, and one WARNING."""
         with self.behind(kafka_cluster, kafka_topic) as reader:
             reader.read_until(lambda: len(reader.read) == 4)
             assert [offset for _, offset, _ in reader.read] == [6, 7, 8, 9]
@@ -662,7 +662,11 @@ class ConsumerContract:
                 event.earliest,
                 event.latest,
                 event.lost,
-            ) == ("reset", 2, 6, 10, 4)
+                event.skipped,
+            ) == ("reset", 2, 6, 10, 4, 0)
+            lines = [r for r in caplog.records if r.name == "kafkaguard.consumer"]
+            warned = [r.getMessage() for r in lines if "out of range" in r.getMessage()]
+            assert warned == [event.sentence]
 
     def test_a_lost_position_is_raised_where_the_policy_says_so(
         self, kafka_cluster, kafka_topic

@@ -50,6 +50,7 @@ from kafkaguard_adapters.consuming.driver import Driver
 from kafkaguard_adapters.consuming.forks import ForkSafe, again
 from kafkaguard_adapters.consuming.own_lag import own_lag
 from kafkaguard_adapters.consuming.ownership import check_owned
+from kafkaguard_adapters.consuming.questions import reset_of
 from kafkaguard_adapters.consuming.refused_commits import everywhere
 from kafkaguard_adapters.inside_names import warn_changed
 
@@ -172,6 +173,7 @@ class GuardedConsumer(ForkSafe, StandIn):
         self._policy = policy
         self._on_event = on_event
         self._loop = known["loop"]
+        self._reset = known["auto_offset_reset"]
         self._is_started = False
         self._reads: _CheckedReads | Client = _CheckedReads(self)
         self._reading: Reading | None = None
@@ -217,7 +219,11 @@ class GuardedConsumer(ForkSafe, StandIn):
             warn_changed("consumer", "aiokafka", __version__, "0.14", missing)
             return
         machine = ConsumerMachine(
-            self._policy, errors.make, random.random, client=errors.client
+            self._policy,
+            errors.make,
+            random.random,
+            client=errors.client,
+            reset=reset_of(self._reset),
         )
         self._shell = shell = AIOKafkaConsumerShell(self.client)
         self._driver = shell.driver = driver = Driver(

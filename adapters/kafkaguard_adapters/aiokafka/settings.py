@@ -66,7 +66,13 @@ def _inner(client: Any) -> Any:
 
 def consumer_config_of(consumer: Any) -> dict[str, Any]:
     """Read a consumer's settings for the look-up of offsets."""
-    names = ("group_id", "isolation_level", "loop", "request_timeout_ms")
+    names = (
+        "auto_offset_reset",
+        "group_id",
+        "isolation_level",
+        "loop",
+        "request_timeout_ms",
+    )
     return {name: getattr(consumer, f"_{name}") for name in names}
 
 

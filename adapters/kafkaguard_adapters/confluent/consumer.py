@@ -47,7 +47,7 @@ from kafkaguard_adapters.consuming.closing import refuse_calls
 from kafkaguard_adapters.consuming.driver import Driver
 from kafkaguard_adapters.consuming.forks import again
 from kafkaguard_adapters.consuming.ownership import check_owned
-from kafkaguard_adapters.consuming.questions import Origin
+from kafkaguard_adapters.consuming.questions import Origin, reset_of
 from kafkaguard_adapters.wire.io_thread import loop, run, start
 
 if TYPE_CHECKING:
@@ -79,7 +79,6 @@ _FENCED_TEXT: Final = KafkaError(FENCED_INSTANCE).str()
 _ALL_DOWN: Final = KafkaError._ALL_BROKERS_DOWN  # noqa: SLF001 - a documented constant
 #: librdkafka's words for a closed consumer, and for the start of the log.
 _CLOSED: Final = "Consumer closed"
-_EARLIEST: Final = frozenset({"earliest", "beginning", "smallest"})
 #: Methods that need an open client only in confluent-kafka.
 _ONLY_OPEN: Final = (
     "assignment",
@@ -132,14 +131,17 @@ class GuardedConsumer(BlockingConsumer):
         self._instance = known.get("group.instance.id")
         self._isolation = known.get("isolation.level", _ISOLATION)
         self._tiered = TieredOffsets(view, self._isolation)
+        setting = "" if config is None else known.get("auto.offset.reset", "latest")
+        reset = reset_of(setting)
         self._machine = ConsumerMachine(
             policy,
             errors.make,
             random.random,
             client=errors.client,
             shows_answers=False,
+            reset=reset,
         )
-        is_earliest = known.get("auto.offset.reset", "latest") in _EARLIEST
+        is_earliest = reset == "earliest"
         self._shell = ConfluentConsumerShell(consumer, is_earliest=is_earliest)
         self._driver = Driver(
             self._machine,

@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkaguard._consuming import commands as c
+from kafkaguard._consuming.events import OffsetResetEvent
 from kafkaguard._consuming.machine import LIST_OFFSETS, ReadRefusal
 from kafkaguard._retries.events import emit
 from kafkaguard.errors import ClientStateError, ClientTimeoutError, KafkaGuardError
@@ -282,9 +283,15 @@ class Driver:
             self._events.append(event)
 
     def tell(self) -> None:
-        """Call the hook with the queued events; its exceptions are logged."""
+        """Call the hook with the queued events; its exceptions are logged.
+
+        A position that is lost is also a WARNING: records may be missing or read twice.
+        """
         while self._events:
-            emit(self._hooks, self._events.popleft())
+            event = self._events.popleft()
+            if isinstance(event, OffsetResetEvent) and event.outcome == "reset":
+                _log.warning("%s", event.sentence)
+            emit(self._hooks, event)
 
     def close(self) -> None:
         """Cancel the running requests, and call the hook with the last events."""

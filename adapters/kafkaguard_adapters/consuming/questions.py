@@ -15,7 +15,10 @@ from kafkaguard_adapters.asking.leaders import leaders
 from kafkaguard_adapters.asking.list_offsets import OffsetLister
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kafkaguard._cluster.reports import TopicPartition
+    from kafkaguard._consuming.machine import Reset
     from kafkaguard._verdicts.verdict import TopicFacts
     from kafkaguard_adapters.asking.cluster_view import ClusterView
 
@@ -47,6 +50,18 @@ async def range_of(view: ClusterView, place: TopicPartition) -> tuple[int, int]:
         assert found.offset is not None
         ends.append(found.offset)
     return ends[0], ends[1]
+
+
+_RESETS: Final[Mapping[str, Reset]] = {
+    **dict.fromkeys(("earliest", "beginning", "smallest"), "earliest"),
+    **dict.fromkeys(("latest", "end", "largest"), "latest"),
+    **dict.fromkeys(("none", "error"), "none"),
+}
+
+
+def reset_of(setting: object) -> Reset | None:
+    """Return what a client's ``auto_offset_reset`` means; None: not known."""
+    return _RESETS.get(str(setting))
 
 
 @dataclass(frozen=True, slots=True)

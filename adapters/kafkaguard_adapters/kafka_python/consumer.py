@@ -25,6 +25,7 @@ from kafkaguard_adapters.consuming.closing import refuse_calls
 from kafkaguard_adapters.consuming.driver import Driver
 from kafkaguard_adapters.consuming.forks import again
 from kafkaguard_adapters.consuming.ownership import check_owned
+from kafkaguard_adapters.consuming.questions import reset_of
 from kafkaguard_adapters.consuming.refused_commits import everywhere
 from kafkaguard_adapters.inside_names import warn_changed
 from kafkaguard_adapters.kafka_python._private.consuming import names
@@ -242,7 +243,11 @@ class GuardedConsumer(PublicConsumer):
     ) -> None:
         super().__init__(consumer, view, policy, on_event)
         machine = ConsumerMachine(
-            policy, errors.make, random.random, client=errors.client
+            policy,
+            errors.make,
+            random.random,
+            client=errors.client,
+            reset=reset_of(consumer.config["auto_offset_reset"]),
         )
         self._committing = Committing(consumer, self._note_commit)
         self._shell = shell = KafkaPythonConsumerShell(consumer)
