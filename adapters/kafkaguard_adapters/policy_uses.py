@@ -38,6 +38,7 @@ CONSUMER: Final = frozenset(
     {
         "backoff",
         "deadline",
+        "keep_pauses",
         "max_attempts",
         "on_offset_reset",
         "overrides.action",

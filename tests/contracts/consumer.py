@@ -395,6 +395,27 @@ class ConsumerContract:
             for each in threads:
                 each.join(30)
 
+    def test_a_pause_outlives_a_rebalance_where_the_policy_says_so(self, kafka_cluster):
+        """A partition that comes back is still paused, until it is resumed."""
+        topic = kafka_cluster.create_topic(partitions=2)
+        servers = kafka_cluster.bootstrap_servers
+        policy = {"keep_pauses": True}
+        with self.open(servers, group=topic, policy=policy) as first:
+            first.subscribe(topic)
+            first.read_until(lambda: first.assigned() == [0, 1], 40)
+            for partition in (0, 1):
+                first.pause(topic, partition)
+            with self.open(servers, group=topic, policy=policy) as second:
+                second.subscribe(topic)
+                self.both(first, second, lambda: len(first.owned) == 1)
+            first.read_until(lambda: first.assigned() == [0, 1], 60)
+            fill(kafka_cluster, topic, 5, partitions=[0, 1])
+            self.read_for(first, 2.0)
+            assert first.read == []
+            first.resume(topic, 0)
+            first.read_until(lambda: len(first.read) == 5)
+            assert {number for number, _, _ in first.read} == {0}
+
     def test_a_pause_of_the_users_is_not_taken_for_a_partition_that_waits(
         self, kafka_cluster, kafka_faults
     ):

@@ -193,7 +193,7 @@ def test_policy_id_is_of_the_content():
     policy = RetryPolicy()
     assert policy.policy_id == RetryPolicy(name="x", description="y").policy_id
     assert policy.policy_id == pickle.loads(pickle.dumps(policy)).policy_id
-    assert policy.policy_id == "d6d031a1ec3b"
+    assert policy.policy_id == "755513f8869a"
 
 
 def settings_of(model, without=()):
@@ -213,6 +213,7 @@ def settings_of(model, without=()):
 #: Another value than the default, for each setting of a policy.
 CHANGES = {
     "on_offset_reset": "raise",
+    "keep_pauses": True,
     "kind": "linear",
     "base": 0.2,
     "factor": 3,

@@ -225,7 +225,9 @@ class GuardedConsumer(ForkSafe, StandIn):
             client=errors.client,
             reset=reset_of(self._reset),
         )
-        self._shell = shell = AIOKafkaConsumerShell(self.client)
+        self._shell = shell = AIOKafkaConsumerShell(
+            self.client, keeps_pauses=self._policy.keep_pauses
+        )
         self._driver = shell.driver = driver = Driver(
             machine, shell, self.cluster_view, asyncio.ensure_future, self._on_event
         )

@@ -250,7 +250,9 @@ class GuardedConsumer(PublicConsumer):
             reset=reset_of(consumer.config["auto_offset_reset"]),
         )
         self._committing = Committing(consumer, self._note_commit)
-        self._shell = shell = KafkaPythonConsumerShell(consumer)
+        self._shell = shell = KafkaPythonConsumerShell(
+            consumer, keeps_pauses=policy.keep_pauses
+        )
         self._driver = shell.driver = Driver(
             machine, shell, view, launch=start, hook=on_event
         )

@@ -399,6 +399,10 @@ class PolicyDocument(Part):
     on_offset_reset: Literal["as_client", "raise"] = "as_client"
     """What to do if a consumer's position is out of range: reset it as the client's own
     setting says (``auto_offset_reset``), or raise instead of losing records."""
+    keep_pauses: bool = False
+    """Whether a partition that the application has paused is paused again when a
+    consumer of kafka-python or aiokafka gets it back after a rebalance.
+    confluent-kafka's client does that by itself."""
     overrides: tuple[Override, ...] = ()
     """Other settings for some failures. Of those that match, the last
     one decides."""

@@ -29,6 +29,7 @@ from kafkaguard._consuming.machine import (
 from kafkaguard._verdicts.verdict import Action
 from kafkaguard_adapters.aiokafka.errors import errors
 from kafkaguard_adapters.consuming.answers_shell import AnswersShell
+from kafkaguard_adapters.consuming.kept_pauses import KeptPauses
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -71,15 +72,18 @@ class AIOKafkaConsumerShell(AnswersShell):
 
     Args:
         consumer: The client's consumer.
+        keeps_pauses: Whether the application's pauses outlive a rebalance.
     """
 
     #: Knows the reads that wait.
     reading: Reading
 
-    def __init__(self, consumer: Any) -> None:
+    def __init__(self, consumer: Any, *, keeps_pauses: bool = False) -> None:
         super().__init__(reads_followers=bool(consumer._client_rack))
         self._client = consumer._client
         self._subscription = consumer._subscription
+        if keeps_pauses:
+            KeptPauses(consumer._subscription)
         self._fetcher = fetcher = consumer._fetcher
         self._choose = fetcher._get_actions_per_node
         fetcher._get_actions_per_node = self._get_actions

@@ -44,6 +44,10 @@ REPLACED = {
     ("fetcher", "_notify"): ("future",),
     ("fetcher", "close"): (),
     ("subscription", "abort_waiters"): ("exc",),
+    ("subscription", "assign_from_subscribed"): ("assignment",),
+    ("subscription", "pause"): ("tp",),
+    ("subscription", "resume"): ("tp",),
+    ("subscription", "unsubscribe"): (),
     ("subscription", "wait_for_assignment"): (),
 }
 #: What a read calls when it needs the consumer's own event loop.

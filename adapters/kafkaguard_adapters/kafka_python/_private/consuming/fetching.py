@@ -25,6 +25,7 @@ from kafkaguard._consuming.machine import (
     ReadRefusal,
 )
 from kafkaguard_adapters.consuming.answers_shell import AnswersShell
+from kafkaguard_adapters.consuming.kept_pauses import KeptPauses
 from kafkaguard_adapters.kafka_python._private.consuming.decoding import (
     UndecodedError,
     decoded,
@@ -45,11 +46,14 @@ class KafkaPythonConsumerShell(AnswersShell):
 
     Args:
         consumer: The client's consumer.
+        keeps_pauses: Whether the application's pauses outlive a rebalance.
     """
 
-    def __init__(self, consumer: Any) -> None:
+    def __init__(self, consumer: Any, *, keeps_pauses: bool = False) -> None:
         super().__init__(reads_followers=bool(consumer.config["client_rack"]))
         self._subscription = consumer._subscription
+        if keeps_pauses:
+            KeptPauses(consumer._subscription)
         self._coordinator = consumer._coordinator
         fetcher = consumer._fetcher
         self._decoding = fetcher.config
