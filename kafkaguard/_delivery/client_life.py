@@ -46,8 +46,9 @@ class ClientLife:
         self.error: BaseException | None = None
         self.not_before = 0.0
         self._failures = 0
-        #: How many clients in a row have died without having worked.
-        self._deaths = 0
+        #: How many clients in a row have ended without having worked; and how many of
+        #: them have died by themselves.
+        self._deaths = self._own_deaths = 0
         self._has_doubt = False
 
     @property
@@ -64,23 +65,33 @@ class ClientLife:
         """Change to the next state."""
         self.state = CLIENTS.after(self.state, event)
 
-    def die(self, cause: BaseException, where: Place | None) -> None:
-        """Start to replace the client, which is dead."""
+    def die(
+        self, cause: BaseException, where: Place | None, *, is_late: bool = False
+    ) -> None:
+        """Start to replace the client, which is dead.
+
+        Args:
+            cause: The error that killed it.
+            where: The partition whose answer killed it, if there was one.
+            is_late: It has not died by itself: a batch of it was overdue, perhaps
+                because no broker can be reached.
+        """
         self.happens(ClientEvent.DIED)
         self.cause, self.where, self._has_doubt = cause, where, False
         self._deaths += 1
+        self._own_deaths += not is_late
 
     def works(self) -> None:
         """Record that the client works: its brokers have answered about records."""
-        self._deaths = 0
+        self._deaths = self._own_deaths = 0
 
     def replaces_at_once(self, now: float, *, is_closing: bool) -> bool:
         """Return whether a successor is built at once; else after a pause, or never.
 
         Called when the dead client was stopped. The first death is followed by a
         successor at once. If the successor dies too before it has worked, a pause
-        comes before the next, then a longer one. After ``MOST_DEATHS`` there is none
-        until a send requests one.
+        comes before the next, then a longer one. After ``MOST_DEATHS`` of its own there
+        is none until a send requests one.
 
         Args:
             now: The time.
@@ -93,7 +104,7 @@ class ClientLife:
             f"{self._deaths} producers in a row died before they delivered a record; "
             f"the last one: {self.cause}"
         )
-        self.fail(error, now, is_final=self._deaths > MOST_DEATHS)
+        self.fail(error, now, is_final=self._own_deaths > MOST_DEATHS)
         return False
 
     def leaves_in_doubt(self, batch: Batch) -> None:

@@ -510,10 +510,17 @@ class DeliveryMachine:
             and not ends_all(cause)
         )
 
-    def _die(self, cause: BaseException, place: Place | None, now: float) -> None:
+    def _die(
+        self,
+        cause: BaseException,
+        place: Place | None,
+        now: float,
+        *,
+        is_late: bool = False,
+    ) -> None:
         if place is not None and is_about_records(cause):
             self._client.works()  # so that one bad record after the other is refused
-        self._client.die(cause, place)
+        self._client.die(cause, place, is_late=is_late)
         self._rounds.died()
         self.holds.add(None)
         self._emit(commands.HoldSends(None))
@@ -772,7 +779,7 @@ class DeliveryMachine:
             stuck = [batch for batch in overdue if not batch.waits]
             cause = ClientTimeoutError("it is stuck")
             if stuck and self._client.is_alive and self._is_worth_replacing(cause):
-                self._die(cause, stuck[0].place, now)
+                self._die(cause, stuck[0].place, now, is_late=True)
             self._emit(commands.FailBatches(tuple(overdue)))
         self._rounds.expire_all(now)
         self._try_again(now)

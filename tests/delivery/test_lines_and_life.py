@@ -311,6 +311,23 @@ class TestLife:
             life.happens(ClientEvent.HEARD_OUT)
             life.happens(ClientEvent.STOPPED)
 
+    @pytest.mark.parametrize("is_late", [False, True])
+    def test_only_clients_that_die_by_themselves_end_the_attempts(self, is_late):
+        """A client with an overdue batch may only lack a broker, for hours."""
+        life = ClientLife()
+        for _ in range(9):
+            life.die(OSError("gone"), HERE, is_late=is_late)
+            life.happens(ClientEvent.HEARD_OUT)
+            life.happens(ClientEvent.STOPPED)
+            at_once = life.replaces_at_once(100.0, is_closing=False)
+            if life.state is ClientState.LOST:
+                break
+            if not at_once:
+                life.happens(ClientEvent.PAUSE_OVER)
+            life.revive()
+        assert (life.state is ClientState.LOST) is not is_late
+        assert life.not_before == (110.0 if is_late else 102.0)
+
     def test_after_the_last_attempt_a_send_must_ask_for_the_next(self):
         """It waits for its pause, too."""
         life = dead()

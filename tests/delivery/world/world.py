@@ -534,7 +534,7 @@ class World:
         assert record.outcome is not None
         error = record.outcome.error
         ending = record.outcome.ending
-        letters = ending == "dead_lettered" or record.letter_error is not None
+        letters = "its dead letter" in str(error)
         self._tell(item.number, ending, error, letters=letters)
         if error is not None:
             self.say("   ", error)
