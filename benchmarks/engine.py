@@ -12,7 +12,8 @@ from rich.console import Console
 from rich.table import Table
 
 from kafkaguard import RetryPolicy, errors, retry
-from kafkaguard.policies import CallContext, Retrier
+from kafkaguard.policies import CallContext
+from kafkaguard_policies.running.retrier import Retrier
 
 CALLS = 1_000_000
 ROUNDS = 40

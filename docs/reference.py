@@ -10,13 +10,14 @@ from pydantic_core import PydanticUndefined
 from sphinx.util.docutils import SphinxDirective
 from tables import parse, table
 
+from kafkaguard import load_policy
 from kafkaguard_adapters.asking import lag_gauges
 from kafkaguard_adapters.policy_uses import USES, given_settings
 from kafkaguard_adapters.spark.driver import telling
-from kafkaguard_policies import load_policy, preset_text, presets
 from kafkaguard_policies.model import policy as models
 from kafkaguard_policies.model.base import Part
 from kafkaguard_policies.model.fields import Bound
+from kafkaguard_policies.reading.sources import preset_text, presets
 
 if TYPE_CHECKING:
     from docutils import nodes
@@ -31,7 +32,7 @@ PARTS: dict[str, type[Part]] = {
     "dead_letter": models.DeadLetter,
     "dead_letter.limit": models.LetterLimit,
     "overrides": models.Override,
-    "overrides.when": models.When,
+    "overrides.when": models.OverrideCondition,
 }
 #: Of a preset, what its page shows.
 SHOWN = (

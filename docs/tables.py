@@ -12,7 +12,7 @@ from sphinx.util.docutils import SphinxDirective
 
 from kafkaguard._verdicts.classification import classify
 from kafkaguard._verdicts.rules import RULES
-from kafkaguard.errors import BY_CODE, RETRIABLE_CODES
+from kafkaguard.errors._generated import BY_CODE, RETRIABLE_CODES
 from kafkaguard.errors._meanings import MEANINGS
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 
 from aiokafka import AIOKafkaProducer
-from kafkaguard import DeliveryFailed, guard
-from kafkaguard.errors import InvalidRecordKeyError
+from kafkaguard import guard
+from kafkaguard.errors import DeliveryFailed, InvalidRecordKeyError
 from kafkaguard.testing import KafkaCluster
 
 #: Tail number and flight; one has no aircraft.

@@ -5,7 +5,8 @@ from __future__ import annotations
 from kafka import KafkaAdminClient, KafkaProducer
 from prometheus_client import REGISTRY, Counter, generate_latest
 
-from kafkaguard import PrometheusLag, guard
+from kafkaguard import guard
+from kafkaguard.cluster import PrometheusLag
 from kafkaguard.testing import KafkaCluster
 
 EVENTS = Counter(

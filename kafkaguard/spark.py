@@ -11,52 +11,36 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkaguard._common.extras import SPARK, require
+from kafkaguard._common.public import exports
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from kafkaguard_adapters.spark.driver.data_source import register as register
+    from kafkaguard_adapters.spark.driver.foreach_batch import (
+        foreach_batch as foreach_batch,
+    )
+    from kafkaguard_adapters.spark.driver.guard_sink import guard_sink as guard_sink
+    from kafkaguard_adapters.spark.driver.telling import (
+        ReportListener as ReportListener,
+        otel_reports as otel_reports,
+        prometheus_reports as prometheus_reports,
+    )
+    from kafkaguard_adapters.spark.driver.write import write as write
+    from kafkaguard_adapters.spark.marker import error_from as error_from
+    from kafkaguard_adapters.spark.report import WriteReport as WriteReport
 
 require("kafkaguard.spark", "spark", *SPARK)
 
-# They need those packages.
-from kafkaguard_adapters.spark.driver.data_source import KafkaGuardSource  # noqa: E402 - see above
-from kafkaguard_adapters.spark.driver.foreach_batch import foreach_batch  # noqa: E402 - see above
-from kafkaguard_adapters.spark.driver.guard_sink import guard_sink  # noqa: E402 - see above
-from kafkaguard_adapters.spark.driver.telling import (  # noqa: E402 - see above
-    ReportListener,
-    otel_reports,
-    prometheus_reports,
+__all__, __getattr__, __dir__ = exports(
+    __name__,
+    {
+        "kafkaguard_adapters.spark.driver.data_source": "register",
+        "kafkaguard_adapters.spark.driver.foreach_batch": "foreach_batch",
+        "kafkaguard_adapters.spark.driver.guard_sink": "guard_sink",
+        "kafkaguard_adapters.spark.driver.telling": (
+            "ReportListener otel_reports prometheus_reports"
+        ),
+        "kafkaguard_adapters.spark.driver.write": "write",
+        "kafkaguard_adapters.spark.marker": "error_from",
+        "kafkaguard_adapters.spark.report": "WriteReport",
+    },
 )
-from kafkaguard_adapters.spark.driver.write import write  # noqa: E402 - see above
-from kafkaguard_adapters.spark.marker import error_from  # noqa: E402 - see above
-from kafkaguard_adapters.spark.report import WriteReport  # noqa: E402 - see above
-
-__all__ = [
-    "ReportListener",
-    "WriteReport",
-    "error_from",
-    "foreach_batch",
-    "guard_sink",
-    "otel_reports",
-    "prometheus_reports",
-    "register",
-    "write",
-]
-
-
-def register(spark: SparkSession) -> None:
-    """Make the sink known to a session: ``df.write.format("kafkaguard")``.
-
-    Spark wraps the sink's errors, and puts a Python traceback before them. To read one:
-
-    >>> try:  # doctest: +SKIP
-    ...     df.write.format("kafkaguard").mode("append").option("topc", "t").save()
-    ... except Exception as exception:
-    ...     print(error_from(exception))
-    CLIENT_CONFIGURATION ...: there is no option topc; did you mean 'topic'? ...
-
-    ``spark.sql.execution.pyspark.udf.hideTraceback.enabled`` leaves the traceback out.
-
-    Args:
-        spark: A session, classic or Connect. Its executors need kafkaguard installed.
-    """
-    spark.dataSource.register(KafkaGuardSource)

@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError
 from kafka import errors as kafka_errors
 
 from aiokafka import errors as aiokafka_errors
-from kafkaguard.errors import BY_CODE
+from kafkaguard.errors._generated import BY_CODE
 from kafkaguard.errors._librdkafka import LOCAL_CODES
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -24,10 +24,10 @@ from rich.console import Console
 from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
+from kafkaguard import load_policy
 from kafkaguard._common.svg import element, picture, text
 from kafkaguard.cli.lag_picture import lag_picture
 from kafkaguard.cli.lag_table import table
-from kafkaguard_policies import load_policy
 
 ROOT = Path(__file__).resolve().parents[1]
 IMAGES = ROOT / "docs/images"

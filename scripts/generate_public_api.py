@@ -17,7 +17,9 @@ ROOT = Path(__file__).resolve().parents[1]
 PATH = ROOT / "tests/house/public_api.txt"
 MODULES = (
     "kafkaguard",
+    "kafkaguard.cluster",
     "kafkaguard.errors",
+    "kafkaguard.events",
     "kafkaguard.policies",
     "kafkaguard.protocol",
     "kafkaguard.spark",

@@ -18,7 +18,8 @@ from py4j.java_gateway import (  # type: ignore[import-untyped]  # comes without
     launch_gateway,
 )
 
-from kafkaguard.testing import java, kafka_jars
+from kafkaguard.testing.cluster.jars import kafka_jars
+from kafkaguard.testing.cluster.java import java
 
 VERSION = "4.4.0"
 ROOT = Path(__file__).resolve().parent.parent

@@ -29,7 +29,8 @@ from kafkaguard._verdicts.rules import RULES, Rule
 from kafkaguard._verdicts.rules.rule import ADMIN, CHANGES
 from kafkaguard._verdicts.signals import TEXTS, signal_of
 from kafkaguard._verdicts.verdict import Phase, TopicFacts
-from kafkaguard.errors import BY_CODE, _special
+from kafkaguard.errors import _special
+from kafkaguard.errors._generated import BY_CODE
 from kafkaguard.errors._librdkafka import LOCAL_CODES
 
 if TYPE_CHECKING:

@@ -22,9 +22,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from kafkaguard.testing import StartError, java
+from kafkaguard.testing import StartError
 from kafkaguard.testing.cluster.archive import with_archive, with_recorded
 from kafkaguard.testing.cluster.cache import cache_folder
+from kafkaguard.testing.cluster.java import java
 from kafkaguard.testing.cluster.runtime import Runtime
 
 _JAVA_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")

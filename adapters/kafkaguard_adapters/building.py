@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from kafkaguard._cluster.reports import Make
     from kafkaguard._retries.events import Event
-    from kafkaguard_policies import RetryPolicy
+    from kafkaguard_policies.retry_policy import RetryPolicy
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,13 +22,13 @@ from kafkaguard_adapters.policy_uses import obeyed_by, unused_settings
 from kafkaguard_adapters.stacking import compare
 from kafkaguard_adapters.wire.client_settings import SettingError, check_names
 from kafkaguard_adapters.wire.io_thread import run
-from kafkaguard_policies import load_policy, presets
+from kafkaguard_policies.reading.sources import load_policy, presets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from kafkaguard._retries.events import Event
-    from kafkaguard_policies import RetryPolicy
+    from kafkaguard_policies.retry_policy import RetryPolicy
 
 _log = logging.getLogger("kafkaguard.guard")
 #: Settings of a policy that apply only to records that are sent.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from kafkaguard_policies import load_policy, presets
 from kafkaguard_policies.model.policy import Override, PolicyDocument
+from kafkaguard_policies.reading.sources import load_policy, presets
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from kafkaguard_policies import RetryPolicy
+    from kafkaguard_policies.retry_policy import RetryPolicy
 
 PRODUCER: Final = frozenset(
     {

@@ -7,12 +7,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard_adapters.wire.client_settings import ALIASES
-from kafkaguard_policies import check_stacking, report_stacking
+from kafkaguard_policies.advice.stacking import check_stacking, report_stacking
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kafkaguard_policies import Finding, RetryPolicy
+    from kafkaguard_policies.advice.stacking import Finding
+    from kafkaguard_policies.retry_policy import RetryPolicy
 
 _log = logging.getLogger("kafkaguard.guard")
 

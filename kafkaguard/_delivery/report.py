@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from kafkaguard._common.public import public
 from kafkaguard._verdicts.verdict import Action, RuleInfo, Verdict
 from kafkaguard.errors import ClientStateError, FatalError, KafkaGuardError
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 MAX_ERRORS = 1000
 
 
+@public("kafkaguard.errors")
 class SupersededError(FatalError):
     """A record was not sent again, because a later one of its key was accepted.
 
@@ -27,6 +29,7 @@ class SupersededError(FatalError):
     origin = "client"
 
 
+@public("kafkaguard.errors")
 class ForkedProducerError(ClientStateError):
     """A producer was used in a forked child, where its background thread is gone."""
 
@@ -59,6 +62,7 @@ class DeliveryReport:
     superseded: int = 0
 
 
+@public("kafkaguard.errors")
 class CallbackError(ClientStateError):
     """A callback of the application raised; ``__cause__`` is what it raised.
 
@@ -96,6 +100,7 @@ _MEND_IT: dict[bool, Verdict] = {
 }
 
 
+@public("kafkaguard.errors")
 class DeliveryFailed(KafkaGuardError):  # noqa: N818 - the outcome of a flush, in its words
     """Records were not delivered, and the application has not checked their outcomes.
 

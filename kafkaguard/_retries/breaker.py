@@ -18,6 +18,7 @@ from enum import StrEnum
 from threading import Lock
 from weakref import WeakValueDictionary
 
+from kafkaguard._common.public import public
 from kafkaguard.errors import ClientNotConnectedError
 
 
@@ -29,6 +30,7 @@ class BreakerState(StrEnum):
     HALF_OPEN = "half-open"
 
 
+@public("kafkaguard.errors")
 class BreakerOpenError(ClientNotConnectedError):
     """The cluster kept failing, so no calls are made for a while; nothing was sent."""
 

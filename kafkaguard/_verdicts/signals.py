@@ -11,6 +11,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkaguard import errors as e
+from kafkaguard.errors._made import CLASS_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -320,7 +321,7 @@ def _package(cls: type) -> str:
 def _of_ours(error: e.KafkaGuardError) -> Signal:
     if error.code is not None:
         return Signal(error.code, error.client)
-    family = next(c for c in type(error).__mro__ if c.__name__ in e.__all__)
+    family = next(c for c in type(error).__mro__ if c.__name__ in CLASS_NAMES)
     return Signal(family, error.client)
 
 

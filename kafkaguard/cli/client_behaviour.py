@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 from kafkaguard import errors
-from kafkaguard.errors import BY_CODE, RETRIABLE_CODES
+from kafkaguard.errors._generated import BY_CODE, KAFKA_VERSION, RETRIABLE_CODES
 
 JAVA = "Java, Spark"
 NOT_RECORDED = "not recorded"
@@ -55,7 +55,7 @@ def clients() -> tuple[str, ...]:
 
 def source(habits: list[Habits]) -> str:
     """Return the source of habits: the recorded versions, if there are any."""
-    java = f"Java: the table of kafka-clients {errors.KAFKA_VERSION}"
+    java = f"Java: the table of kafka-clients {KAFKA_VERSION}"
     if all(NOT_RECORDED in one.does.values() for one in habits):
         return java
     recorded = _recorded()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from kafkaguard import errors
-from kafkaguard.protocol import format_uuid
+from kafkaguard.protocol._uuids import format_uuid
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

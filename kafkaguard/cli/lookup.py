@@ -17,9 +17,9 @@ from kafkaguard._verdicts.java_texts import FIND_REFUSED, java_text
 from kafkaguard._verdicts.signals import CONDITIONS, PYTHON, TEXTS
 from kafkaguard.cli.log_lines import key_of_line, other_protocol
 from kafkaguard.cli.spark_texts import spark_text
-from kafkaguard.errors import BY_CODE
-from kafkaguard.errors._generated import JAVA_NAMES
+from kafkaguard.errors._generated import BY_CODE, JAVA_NAMES
 from kafkaguard.errors._librdkafka import LOCAL_CODES
+from kafkaguard.errors._made import CLASS_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,9 +32,7 @@ NAMES = {cls.name: code for code, cls in BY_CODE.items()} | {
     name: code for code, (name, _) in LOCAL_CODES.items()
 }
 _CLASSES: dict[str, type[e.KafkaGuardError]] = {
-    name: cls
-    for name in e.__all__
-    if isinstance(cls := getattr(e, name), type) and issubclass(cls, e.KafkaGuardError)
+    name: getattr(e, name) for name in sorted(CLASS_NAMES)
 }
 _OURS: dict[str, Key] = {
     name: cls if cls.code is None else cls.code for name, cls in _CLASSES.items()

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 from kafkaguard.cli.group import Problem
 from kafkaguard.cli.java_process import java_ends
-from kafkaguard.testing import JavaNotFoundError, java
+from kafkaguard.testing import JavaNotFoundError
+from kafkaguard.testing.cluster.java import java
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -22,31 +22,55 @@ The class is Kafka's classification of the code. What to do is in
 
 from __future__ import annotations
 
-from kafkaguard.errors import _generated, _special
-from kafkaguard.errors._base import (
-    AbortableError,
-    FatalError,
-    KafkaGuardError,
-    RetriableError,
-    UnrecognisedCodeError,
-)
+from typing import TYPE_CHECKING
+
+from kafkaguard._common.public import exports, public
+from kafkaguard.errors import _base, _generated, _special
+from kafkaguard.errors._base import *  # noqa: F403 - the families
 from kafkaguard.errors._generated import *  # noqa: F403 - one class a code
-from kafkaguard.errors._generated import BY_CODE, KAFKA_VERSION, RETRIABLE_CODES
-from kafkaguard.errors._made import dual, for_code, for_name
+from kafkaguard.errors._made import (
+    dual as dual,
+    for_code as for_code,
+    for_name as for_name,
+)
 from kafkaguard.errors._special import *  # noqa: F403 - one class a condition
 
-__all__ = [
-    "BY_CODE",
-    "KAFKA_VERSION",
-    "RETRIABLE_CODES",
-    "AbortableError",
-    "FatalError",
-    "KafkaGuardError",
-    "RetriableError",
-    "UnrecognisedCodeError",
+if TYPE_CHECKING:
+    from kafkaguard._delivery.report import (
+        CallbackError as CallbackError,
+        DeliveryFailed as DeliveryFailed,
+        ForkedProducerError as ForkedProducerError,
+        SupersededError as SupersededError,
+    )
+    from kafkaguard._retries.breaker import BreakerOpenError as BreakerOpenError
+    from kafkaguard.protocol._errors import ProtocolError as ProtocolError
+    from kafkaguard_policies.advice.stacking import (
+        StackingError as StackingError,
+        StackingWarning as StackingWarning,
+    )
+    from kafkaguard_policies.model.problems import PolicyError as PolicyError
+
+_LOADED = [
+    *_base.__all__,
+    *_generated.__all__,
+    *_special.__all__,
     "dual",
     "for_code",
     "for_name",
 ]
-__all__ += _generated.__all__
-__all__ += _special.__all__
+for _name in _LOADED:
+    public(__name__)(globals()[_name])
+
+__all__, __getattr__, __dir__ = exports(
+    __name__,
+    {
+        "kafkaguard._delivery.report": (
+            "CallbackError DeliveryFailed ForkedProducerError SupersededError"
+        ),
+        "kafkaguard._retries.breaker": "BreakerOpenError",
+        "kafkaguard.protocol._errors": "ProtocolError",
+        "kafkaguard_policies.advice.stacking": "StackingError StackingWarning",
+        "kafkaguard_policies.model.problems": "PolicyError",
+    },
+    loaded=_LOADED,
+)

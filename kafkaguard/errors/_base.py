@@ -11,6 +11,15 @@ if TYPE_CHECKING:
     from kafkaguard._verdicts.verdict import Verdict
 
 
+__all__ = [
+    "AbortableError",
+    "FatalError",
+    "KafkaGuardError",
+    "RetriableError",
+    "UnrecognisedCodeError",
+]
+
+
 class MadeAtRunTime(type):
     """The metaclass of classes made at run time, so that they can be pickled.
 

@@ -9,6 +9,7 @@ import importlib
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
+from kafkaguard.errors import _base, _generated, _special
 from kafkaguard.errors._base import (
     KafkaGuardError,
     MadeAtRunTime,
@@ -21,6 +22,8 @@ from kafkaguard.errors._special import NoError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+#: Names of the classes that Kafka's codes and clients' conditions have.
+CLASS_NAMES = frozenset((*_base.__all__, *_generated.__all__, *_special.__all__))
 _BY_NAME = {cls.name: cls for cls in BY_CODE.values()}
 # The name of confluent-kafka's C module cannot be imported.
 _REAL_MODULES = {"cimpl": "confluent_kafka.cimpl"}
@@ -108,6 +111,6 @@ def _make(
     namespace: dict[str, Any],
     recipe: tuple[Callable[..., type], tuple[Any, ...]],
 ) -> type[KafkaGuardError]:
-    cls = MadeAtRunTime(name, bases, {**namespace, "__module__": __name__})
+    cls = MadeAtRunTime(name, bases, {**namespace, "__module__": "kafkaguard.errors"})
     cls.recipe = recipe
     return cast("type[KafkaGuardError]", cls)

@@ -7,17 +7,27 @@ for messages that the engine lacks.
 
 from __future__ import annotations
 
-from kafkaguard.protocol import broker_registration
-from kafkaguard.protocol._errors import ProtocolError
-from kafkaguard.protocol._message import Message, message, message_names
-from kafkaguard.protocol._uuids import format_uuid, parse_uuid
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Message",
-    "ProtocolError",
-    "broker_registration",
-    "format_uuid",
-    "message",
-    "message_names",
-    "parse_uuid",
-]
+from kafkaguard._common.public import exports
+
+if TYPE_CHECKING:
+    from kafkaguard.protocol import broker_registration as broker_registration
+    from kafkaguard.protocol._message import (
+        Message as Message,
+        message as message,
+        message_names as message_names,
+    )
+    from kafkaguard.protocol._uuids import (
+        format_uuid as format_uuid,
+        parse_uuid as parse_uuid,
+    )
+
+__all__, __getattr__, __dir__ = exports(
+    __name__,
+    {
+        "kafkaguard.protocol.broker_registration": "",
+        "kafkaguard.protocol._message": "Message message message_names",
+        "kafkaguard.protocol._uuids": "format_uuid parse_uuid",
+    },
+)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from kafkaguard._common.public import public
 
+
+@public("kafkaguard.errors")
 class ProtocolError(ValueError):
     """Bytes that are not the expected message, or content that cannot be encoded.
 

@@ -5,7 +5,8 @@ import os
 from kafka import KafkaAdminClient
 from opentelemetry import metrics
 
-from kafkaguard import guard, register_otel
+from kafkaguard import guard
+from kafkaguard.cluster import register_otel
 
 admin = guard(KafkaAdminClient(bootstrap_servers=os.environ["KAFKA"]))
 register_otel(metrics.get_meter("installs"), admin.lag)

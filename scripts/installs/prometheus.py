@@ -5,7 +5,8 @@ import os
 from kafka import KafkaAdminClient
 from prometheus_client import REGISTRY, generate_latest
 
-from kafkaguard import PrometheusLag, guard
+from kafkaguard import guard
+from kafkaguard.cluster import PrometheusLag
 
 admin = guard(KafkaAdminClient(bootstrap_servers=os.environ["KAFKA"]))
 REGISTRY.register(PrometheusLag(admin.lag))

@@ -11,8 +11,8 @@ from confluent_kafka.admin import AdminClient
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
-from kafkaguard import guard
-from kafkaguard.policies import RetryPolicy, StackingError, StackingWarning, load_policy
+from kafkaguard import RetryPolicy, guard, load_policy
+from kafkaguard.errors import StackingError, StackingWarning
 from kafkaguard_adapters.stacking import compare
 from tests.own_log import own_records
 

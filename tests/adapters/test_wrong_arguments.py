@@ -10,22 +10,12 @@ from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer, KafkaProducer
 
 from aiokafka import AIOKafkaConsumer
-from kafkaguard import (
-    RemoteStorageWatch,
-    TopicFacts,
-    classify,
-    guard,
-    load_policy,
-    protocol,
-)
+from kafkaguard import TopicFacts, classify, guard, load_policy, protocol
+from kafkaguard.cluster import RemoteStorageWatch
+from kafkaguard.policies import CallContext, PolicyWatcher, check_stacking
 from kafkaguard.testing import ClusterError, FaultProxy, FaultSpecError, KafkaCluster
-from kafkaguard_policies import (
-    CallContext,
-    PolicyWatcher,
-    Retrier,
-    check_stacking,
-    report_stacking,
-)
+from kafkaguard_policies.advice.stacking import report_stacking
+from kafkaguard_policies.running.retrier import Retrier
 
 #: No broker is there: an attempt to connect would be another error.
 NOWHERE = "127.0.0.1:1"

@@ -22,9 +22,7 @@ from tests.contracts.wrong_ports import PATIENCE_S, WrongPortsContract
 
 pytestmark = [
     pytest.mark.java,
-    pytest.mark.filterwarnings(
-        "ignore::kafkaguard_policies.advice.stacking.StackingWarning"
-    ),
+    pytest.mark.filterwarnings("ignore::kafkaguard.errors.StackingWarning"),
     # kafka-python leaves a socket to the garbage collector whose handshake failed.
     pytest.mark.filterwarnings("ignore:unclosed <ssl.SSLSocket:ResourceWarning"),
     pytest.mark.filterwarnings("ignore:.*ssl.SSLSocket"),

@@ -200,7 +200,7 @@ class TestLoops:
             runner.run(producer.stop())
 
 
-@pytest.mark.filterwarnings("ignore::kafkaguard_policies.StackingWarning")
+@pytest.mark.filterwarnings("ignore::kafkaguard.errors.StackingWarning")
 @pytest.mark.parametrize("acks", [0, "all"])
 async def test_a_delivered_batch_is_freed_without_the_garbage_collector(
     kafka_cluster, kafka_topic, acks

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from aiokafka import AIOKafkaProducer
-from kafkaguard import DeliveryFailed, TopicFacts, errors, guard
+from kafkaguard import TopicFacts, errors, guard
+from kafkaguard.errors import DeliveryFailed
 from tests.contracts.producer import COMPACTED, read
 
 

@@ -15,11 +15,11 @@ import pytest
 
 from aiokafka import AIOKafkaProducer
 from aiokafka import errors as aiokafka_errors
-from kafkaguard import Action, DeliveryFailed, TopicFacts, errors, guard
+from kafkaguard import Action, TopicFacts, errors, guard
 from kafkaguard._delivery.report import DeliveryReport, ForkedProducerError
 from kafkaguard._retries.events import WaitEvent
+from kafkaguard.errors import DeliveryFailed, StackingWarning
 from kafkaguard_adapters.aiokafka._private.producing import moving
-from kafkaguard_policies import StackingWarning
 from tests.contracts.attempts import PATIENT
 from tests.contracts.producer import COMPACTED, read, stale_topic
 

@@ -42,7 +42,7 @@ def check(kind, end):
         asyncio.run(end(client))  # nothing is left to do
 
 
-@pytest.mark.filterwarnings("ignore::kafkaguard_policies.StackingWarning")
+@pytest.mark.filterwarnings("ignore::kafkaguard.errors.StackingWarning")
 @pytest.mark.parametrize("kind", [AIOKafkaConsumer, AIOKafkaProducer])
 def test_stop_in_another_loop_closes_nothing(kind):
     """The client alone would be closed by half, and keep its tasks."""
@@ -54,14 +54,14 @@ def test_close_of_an_admin_client_in_another_loop_closes_nothing():
     check(AIOKafkaAdminClient, lambda client: client.close())
 
 
-@pytest.mark.filterwarnings("ignore::kafkaguard_policies.StackingWarning")
+@pytest.mark.filterwarnings("ignore::kafkaguard.errors.StackingWarning")
 def test_a_producer_with_other_private_names_refuses_it_too(monkeypatch):
     """It is guarded by its public methods only."""
     monkeypatch.setitem(names.USED, "Sender", ("no_such_name",))
     check(AIOKafkaProducer, lambda client: client.stop())
 
 
-@pytest.mark.filterwarnings("ignore::kafkaguard_policies.StackingWarning")
+@pytest.mark.filterwarnings("ignore::kafkaguard.errors.StackingWarning")
 async def test_a_producer_with_other_private_names_may_be_started_again(monkeypatch):
     """It is not told as a client that was closed."""
     monkeypatch.setitem(names.USED, "Sender", ("no_such_name",))

@@ -10,7 +10,8 @@ from confluent_kafka import Producer
 from kafka import KafkaProducer
 
 from aiokafka import AIOKafkaProducer
-from kafkaguard import DeliveryFailed, guard
+from kafkaguard import guard
+from kafkaguard.errors import DeliveryFailed
 
 #: Seconds that a record has, and that a call may wait; and that the policy tries for.
 DELIVERY_S, CALL_S, POLICY_S = 4.0, 8.0, 20.0

@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from kafkaguard.cli.group import cli
-from kafkaguard.errors import BY_CODE
+from kafkaguard.errors._generated import BY_CODE
 
 
 def invoke(*arguments, text=None, code=0):

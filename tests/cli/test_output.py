@@ -12,7 +12,7 @@ from kafkaguard._verdicts.rules import RULES
 from kafkaguard.cli import group
 from kafkaguard.cli.group import run
 from kafkaguard.cli.output import PlainTable, console
-from kafkaguard.errors import BY_CODE
+from kafkaguard.errors._generated import BY_CODE
 
 WIDTHS = (60, 80, 120)
 

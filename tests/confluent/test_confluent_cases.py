@@ -9,9 +9,9 @@ from confluent_kafka import KafkaError, KafkaException, Producer, SerializingPro
 from confluent_kafka.aio import AIOProducer
 from confluent_kafka.serialization import StringSerializer
 
-from kafkaguard import Action, DeliveryFailed, TopicFacts, errors, guard
+from kafkaguard import Action, TopicFacts, errors, guard
 from kafkaguard._retries.events import RetryEvent
-from kafkaguard.policies import StackingWarning
+from kafkaguard.errors import DeliveryFailed, StackingWarning
 from tests.contracts.attempts import PATIENT
 from tests.contracts.producer import COMPACTED, SMALL, TOO_LARGE, read, until
 

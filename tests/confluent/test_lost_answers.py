@@ -9,8 +9,9 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from kafkaguard import Action, DeliveryFailed, TopicFacts, guard
+from kafkaguard import Action, TopicFacts, guard
 from kafkaguard._retries.events import RecreateEvent, RejectEvent
+from kafkaguard.errors import DeliveryFailed
 from tests.contracts.producer import COMPACTED, read, until
 
 #: Ways in which a batch is written, and its client does not know it.

@@ -119,9 +119,7 @@ class AttemptsContract:
             assert all(isinstance(end, int) for end in ends), ends
             assert sorted(ends) == ends
 
-    @pytest.mark.filterwarnings(
-        "ignore::kafkaguard_policies.advice.stacking.StackingWarning"
-    )
+    @pytest.mark.filterwarnings("ignore::kafkaguard.errors.StackingWarning")
     def test_a_policy_with_less_time_than_the_client_sends_nothing_again(
         self, kafka_cluster, kafka_faults, caplog
     ):

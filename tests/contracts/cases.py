@@ -541,9 +541,7 @@ class BuffersContract:
             assert writer.outcomes(handles) == list(range(1000))
         assert [value for _, value in read(kafka_cluster, kafka_topic)] == values
 
-    @pytest.mark.filterwarnings(
-        "ignore::kafkaguard_policies.advice.stacking.StackingWarning"
-    )
+    @pytest.mark.filterwarnings("ignore::kafkaguard.errors.StackingWarning")
     @pytest.mark.parametrize(
         "count", [20, 50], ids=["b76-of-one-batch", "b78-of-many-threads"]
     )

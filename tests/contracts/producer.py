@@ -14,16 +14,9 @@ import time
 
 import pytest
 
-from kafkaguard import (
-    Action,
-    CallbackError,
-    DeliveryFailed,
-    DeliveryReport,
-    SupersededError,
-    TopicFacts,
-    errors,
-)
+from kafkaguard import Action, DeliveryReport, TopicFacts, errors
 from kafkaguard._retries.events import RejectEvent
+from kafkaguard.errors import CallbackError, DeliveryFailed, SupersededError
 from tests.contracts.consumer import in_child
 
 COMPACTED = {"cleanup.policy": "compact"}

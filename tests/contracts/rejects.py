@@ -10,10 +10,11 @@ import pytest
 from kafka import KafkaAdminClient
 from kafka.admin import NewPartitions
 
-from kafkaguard import Action, DeliveryFailed, DeliveryReport, errors
+from kafkaguard import Action, DeliveryReport, errors
 from kafkaguard._delivery.dead_letters import read_headers
 from kafkaguard._delivery.size_limits import FRESH_S
 from kafkaguard._retries.events import DeadLetterEvent, RejectEvent
+from kafkaguard.errors import DeliveryFailed
 from tests.contracts.producer import (
     COMPACTED,
     ONE_BATCH_S,

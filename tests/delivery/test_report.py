@@ -7,19 +7,19 @@ import pickle
 
 import pytest
 
-from kafkaguard import (
-    Action,
-    CallbackError,
-    DeliveryFailed,
-    DeliveryReport,
-    ForkedProducerError,
-    SupersededError,
-    classify,
-)
+from kafkaguard import Action, DeliveryReport, classify
 from kafkaguard._delivery.books import Books
 from kafkaguard._delivery.records import RecordOutcome
 from kafkaguard._delivery.report import MAX_ERRORS, worst
-from kafkaguard.errors import InvalidRecordKeyError, MessageTooLargeError, for_code
+from kafkaguard.errors import (
+    CallbackError,
+    DeliveryFailed,
+    ForkedProducerError,
+    InvalidRecordKeyError,
+    MessageTooLargeError,
+    SupersededError,
+    for_code,
+)
 
 
 def failed(error):

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaguard import Action, errors
+from kafkaguard import Action, errors, load_policy
 from kafkaguard._delivery.transaction import NOT_ABORTED, Next, TransactionRun
 from kafkaguard._verdicts.classification import classify
-from kafkaguard.policies import load_policy
 from kafkaguard_adapters.kafka_python.transaction_errors import words
 from kafkaguard_adapters.producing.time_limit import TimeLimit
 from kafkaguard_adapters.producing.transaction_block import transaction

@@ -6,7 +6,7 @@ import pytest
 
 from kafkaguard import errors as e
 from kafkaguard._verdicts.apis import API_KEYS, API_NAMES
-from kafkaguard.errors import BY_CODE, RETRIABLE_CODES
+from kafkaguard.errors._generated import BY_CODE, RETRIABLE_CODES
 
 pytestmark = pytest.mark.java
 

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from kafkaguard.errors import BY_CODE
+from kafkaguard.errors._generated import BY_CODE
 from kafkaguard.errors._librdkafka import LOCAL_CODES
 from kafkaguard.errors._meanings import MEANINGS
 

@@ -7,7 +7,8 @@ import time
 
 from kafka import KafkaProducer
 
-from kafkaguard import DeliveryFailed, guard
+from kafkaguard import guard
+from kafkaguard.errors import DeliveryFailed
 from kafkaguard.testing import KafkaCluster
 from tests.contracts.producer import until
 from tests.kafka_python.producer_load import PARTITIONS, Load, check

@@ -11,7 +11,8 @@ import pytest
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
-from kafkaguard import CallbackError, errors, guard
+from kafkaguard import errors, guard
+from kafkaguard.errors import CallbackError
 from tests.contracts.producer import COMPACTED, read, until
 
 SMALL = {"max.message.bytes": 2_000}

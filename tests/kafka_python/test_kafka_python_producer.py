@@ -16,9 +16,9 @@ from kafka.errors import (
 )
 from kafka.producer.future import FutureRecordMetadata
 
-from kafkaguard import DeliveryFailed, TopicFacts, errors, guard
+from kafkaguard import TopicFacts, errors, guard, load_policy
 from kafkaguard._verdicts.topic_facts import TopicFactsCache
-from kafkaguard.policies import StackingWarning, load_policy
+from kafkaguard.errors import DeliveryFailed, StackingWarning
 from kafkaguard.testing import KafkaCluster
 from kafkaguard_adapters.building import Wish
 from kafkaguard_adapters.kafka_python import shell

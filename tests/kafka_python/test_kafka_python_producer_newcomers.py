@@ -14,14 +14,18 @@ import pytest
 from kafka import KafkaProducer
 from kafka.errors import KafkaError, for_code
 
-from kafkaguard import Action, CallbackError, DeliveryFailed, errors, guard
+from kafkaguard import Action, errors, guard
 from kafkaguard._delivery.books import Books
 from kafkaguard._delivery.facts import Place, Refusal, Traits
 from kafkaguard._delivery.judging import NOT_SENT, Judge, RefusalFacts
 from kafkaguard._delivery.records import RecordOutcome
 from kafkaguard._delivery.report import MAX_ERRORS
-from kafkaguard.errors import ClientConfigurationError
-from kafkaguard.policies import StackingWarning
+from kafkaguard.errors import (
+    CallbackError,
+    ClientConfigurationError,
+    DeliveryFailed,
+    StackingWarning,
+)
 from kafkaguard_adapters.kafka_python.errors import errors as client_errors
 
 

@@ -9,16 +9,9 @@ import pytest
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
-from kafkaguard import (
-    DeliveryFailed,
-    DeliveryReport,
-    SupersededError,
-    TopicFacts,
-    errors,
-    guard,
-)
+from kafkaguard import DeliveryReport, TopicFacts, errors, guard
 from kafkaguard._retries.events import RejectEvent
-from kafkaguard.errors import ClientConfigurationError
+from kafkaguard.errors import ClientConfigurationError, DeliveryFailed, SupersededError
 from kafkaguard_adapters.kafka_python._private import moving
 from tests.contracts.producer import COMPACTED, read, stale_topic, until
 

@@ -11,12 +11,8 @@ import pytest
 from kafka import KafkaProducer
 from kafka.errors import KafkaTimeoutError
 
-from kafkaguard import (
-    DeliveryFailed,
-    DeliveryReport,
-    errors,
-    guard,
-)
+from kafkaguard import DeliveryReport, errors, guard
+from kafkaguard.errors import DeliveryFailed
 from tests.contracts.producer import read, stale_topic, until
 
 

@@ -19,7 +19,8 @@ from kafka.errors import (
     KafkaTimeoutError,
 )
 
-from kafkaguard import Action, DeliveryFailed, errors, guard
+from kafkaguard import Action, errors, guard
+from kafkaguard.errors import DeliveryFailed
 from tests.contracts.producer import read, stale_topic, until
 from tests.kafka_python.producer_load import await_recovery
 

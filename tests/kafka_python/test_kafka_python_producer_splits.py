@@ -10,8 +10,9 @@ import pytest
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import MessageSizeTooLargeError
 
-from kafkaguard import DeliveryFailed, TopicFacts, guard
+from kafkaguard import TopicFacts, guard
 from kafkaguard._retries.events import RecreateEvent, RejectEvent
+from kafkaguard.errors import DeliveryFailed
 from tests.contracts.producer import read
 
 LIMIT = 2_000

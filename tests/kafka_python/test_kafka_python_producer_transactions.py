@@ -19,7 +19,8 @@ from kafka.errors import (
 from kafka.producer.transaction_manager import ProducerIdAndEpoch
 from kafka.serializer import Serializer
 
-from kafkaguard import Action, DeliveryFailed, errors, guard
+from kafkaguard import Action, errors, guard
+from kafkaguard.errors import DeliveryFailed
 from kafkaguard_adapters.kafka_python._private import reading
 from kafkaguard_adapters.kafka_python.transaction_errors import words
 from kafkaguard_adapters.producing.transaction_words import COMMIT

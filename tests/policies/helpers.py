@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from kafkaguard.policies import CallContext, Retrier
+from kafkaguard.policies import CallContext
+from kafkaguard_policies.running.retrier import Retrier
 
 
 class FakeTime:

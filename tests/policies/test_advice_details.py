@@ -6,12 +6,14 @@ import json
 
 import pytest
 
-from kafkaguard import Action, load_policy
-from kafkaguard.policies import PolicyError, RetryPolicy, policy_schema, presets
+from kafkaguard import Action, RetryPolicy, load_policy
+from kafkaguard.errors import PolicyError
 from kafkaguard_policies.advice.ineffective_settings import doubts
 from kafkaguard_policies.advice.schedule import PreviewRow
 from kafkaguard_policies.advice.schedule_picture import schedule_picture
+from kafkaguard_policies.model.schema import policy_schema
 from kafkaguard_policies.reading.files import MOST_BYTES, read_text
+from kafkaguard_policies.reading.sources import presets
 
 PLAIN = {"kind": "exponential", "base": 1, "cap": 60, "jitter": "none"}
 

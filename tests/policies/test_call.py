@@ -11,15 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaguard import Action, errors, retry
-from kafkaguard.policies import (
-    BreakerOpenError,
-    CallContext,
-    Retrier,
-    RetryPolicy,
-    StopReason,
-    outcome_of,
-)
+from kafkaguard import Action, RetryPolicy, errors, retry
+from kafkaguard.errors import BreakerOpenError
+from kafkaguard.policies import CallContext, StopReason, outcome_of
+from kafkaguard_policies.running.retrier import Retrier
 from kafkaguard_policies.running.watchdog import _watchdogs
 from tests.policies.helpers import FakeTime, Script, retrier
 

@@ -10,9 +10,10 @@ from click.testing import CliRunner
 
 from kafkaguard import load_policy
 from kafkaguard.cli.group import cli
-from kafkaguard.policies import policy_schema, preset_text, presets
 from kafkaguard_adapters.guard import _HOMES
 from kafkaguard_adapters.policy_uses import USES, obeyed_by
+from kafkaguard_policies.model.schema import policy_schema
+from kafkaguard_policies.reading.sources import preset_text, presets
 
 
 def invoke(*arguments, code=0):

@@ -7,23 +7,24 @@ import logging
 
 import pytest
 
-from kafkaguard import Action, errors
-from kafkaguard.policies import (
+from kafkaguard import Action, RetryPolicy, errors
+from kafkaguard._retries.events import emit
+from kafkaguard.events import (
     AttemptEvent,
     BreakerEvent,
-    BreakerState,
     BudgetEvent,
-    CallContext,
     DeadLetterEvent,
     GiveUpEvent,
     RecreateEvent,
     RefreshEvent,
     RejectEvent,
     RetryEvent,
-    RetryPolicy,
-    StopReason,
     WaitEvent,
-    emit,
+)
+from kafkaguard.policies import (
+    BreakerState,
+    CallContext,
+    StopReason,
     outcome_of,
     retry_testing,
 )

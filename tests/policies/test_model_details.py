@@ -9,8 +9,9 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import Field, StrictBool, ValidationError
 
-from kafkaguard import Action
-from kafkaguard.policies import Backoff, PolicyError, RetryPolicy, load_policy
+from kafkaguard import Action, RetryPolicy, load_policy
+from kafkaguard.errors import PolicyError
+from kafkaguard.policies import Backoff
 from kafkaguard_policies.model.base import Part
 from kafkaguard_policies.model.problems import Problem, problems_of
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from kafkaguard import Action, TopicFacts, classify, errors
-from kafkaguard.policies import Backoff, CallContext, DeadLetter, RetryPolicy
+from kafkaguard import Action, RetryPolicy, TopicFacts, classify, errors
+from kafkaguard.policies import Backoff, CallContext, DeadLetter
 from kafkaguard_policies.model.base import Part
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from kafkaguard import load_policy, retry
-from kafkaguard.policies import PolicyError
+from kafkaguard.errors import PolicyError
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = (DOCS / "policies.md").read_text()
@@ -216,7 +216,7 @@ def test_a_request_that_kafka_does_not_have_is_refused_at_once():
     "part",
     [
         *("Backoff", "Breaker", "Budget", "DeadLetter", "LetterLimit", "Override"),
-        *("PolicyDocument", "When"),
+        *("PolicyDocument", "OverrideCondition"),
     ],
 )
 def test_the_page_names_every_setting(part):

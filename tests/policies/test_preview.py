@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaguard import Action, RetryPolicy, classify, load_policy
-from kafkaguard.errors import BY_CODE
-from kafkaguard.policies import presets
+from kafkaguard.errors._generated import BY_CODE
 from kafkaguard_policies.advice.explain import explain_ruling
+from kafkaguard_policies.reading.sources import presets
 
 
 def test_without_jitter_the_preview_is_the_schedule():

@@ -7,7 +7,9 @@ from inspect import signature
 
 import pytest
 
-from kafkaguard.policies import PolicyError, PolicyWatcher, load_policy
+from kafkaguard import load_policy
+from kafkaguard.errors import PolicyError
+from kafkaguard.policies import PolicyWatcher
 from kafkaguard_policies.reading import nodes
 from kafkaguard_policies.reading.documents import parse, read_document
 

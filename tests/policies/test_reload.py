@@ -9,7 +9,10 @@ import time
 import pytest
 
 from kafkaguard import RetryPolicy, errors
-from kafkaguard.policies import PolicyError, PolicyWatcher, ReloadEvent, Retrier
+from kafkaguard.errors import PolicyError
+from kafkaguard.events import ReloadEvent
+from kafkaguard.policies import PolicyWatcher
+from kafkaguard_policies.running.retrier import Retrier
 from tests.policies.helpers import FakeTime, Script, retrier
 
 

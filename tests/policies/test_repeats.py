@@ -8,9 +8,9 @@ import pytest
 from kafka import KafkaAdminClient
 from kafka.admin import NewPartitions, NewTopic
 
+from kafkaguard import RetryPolicy, guard, load_policy, retry
 from kafkaguard import errors as e
-from kafkaguard import guard, load_policy, retry
-from kafkaguard.policies import CallContext, RetryPolicy
+from kafkaguard.policies import CallContext
 from tests.own_log import own_records
 from tests.policies.helpers import FakeTime, Script, retrier
 

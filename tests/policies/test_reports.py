@@ -20,8 +20,10 @@ from kafka import KafkaProducer
 from kafkaguard import Action, RetryPolicy, classify, errors, guard, load_policy
 from kafkaguard._retries.machine import Machine
 from kafkaguard._verdicts.apis import API_KEYS
-from kafkaguard.errors import BY_CODE, RETRIABLE_CODES
-from kafkaguard.policies import CallContext, Retrier, StopReason, outcome_of, presets
+from kafkaguard.errors._generated import BY_CODE, RETRIABLE_CODES
+from kafkaguard.policies import CallContext, StopReason, outcome_of
+from kafkaguard_policies.reading.sources import presets
+from kafkaguard_policies.running.retrier import Retrier
 from tests.policies.helpers import FakeTime, Script, retrier
 
 FIXED = {"kind": "fixed", "base": 1, "jitter": "none"}

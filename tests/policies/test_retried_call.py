@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaguard import Action, classify, errors
+from kafkaguard import Action, RetryPolicy, classify, errors
 from kafkaguard._retries.breaker import BreakerState
-from kafkaguard.policies import CallContext, RetryPolicy, StopReason, outcome_of
+from kafkaguard.policies import CallContext, StopReason, outcome_of
 from tests.policies.helpers import FakeTime, Script, retrier
 
 #: An error for each action, as answers to a Produce request.

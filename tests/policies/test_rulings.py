@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaguard import Action, TopicFacts, classify, errors
+from kafkaguard import Action, RetryPolicy, TopicFacts, classify, errors
 from kafkaguard._retries.machine import Ruling
-from kafkaguard.policies import CallContext, RetryPolicy
+from kafkaguard.policies import CallContext
 from kafkaguard_policies.model.policy import Backoff
 from kafkaguard_policies.running import rulings
 

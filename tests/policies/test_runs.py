@@ -7,14 +7,8 @@ import functools
 
 import pytest
 
-from kafkaguard import Action, errors, retry
-from kafkaguard.policies import (
-    CallContext,
-    RetryPolicy,
-    StopReason,
-    outcome_of,
-    retry_testing,
-)
+from kafkaguard import Action, RetryPolicy, errors, retry
+from kafkaguard.policies import CallContext, StopReason, outcome_of, retry_testing
 from tests.policies.helpers import FakeTime, Script, retrier
 
 MOVED = errors.NotLeaderOrFollowerError

@@ -10,14 +10,10 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from kafkaguard import load_policy
-from kafkaguard.policies import (
-    PolicyError,
-    RetryPolicy,
-    policy_schema,
-    preset_text,
-    presets,
-)
+from kafkaguard import RetryPolicy, load_policy
+from kafkaguard.errors import PolicyError
+from kafkaguard_policies.model.schema import policy_schema
+from kafkaguard_policies.reading.sources import preset_text, presets
 
 SCHEMA = Draft202012Validator(policy_schema())
 NAMES = [

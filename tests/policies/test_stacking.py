@@ -9,15 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kafkaguard import load_policy
-from kafkaguard.policies import (
-    RetryPolicy,
-    StackingError,
-    StackingWarning,
-    check_stacking,
-    presets,
-    report_stacking,
-)
+from kafkaguard import RetryPolicy, load_policy
+from kafkaguard.errors import StackingError, StackingWarning
+from kafkaguard.policies import check_stacking
+from kafkaguard_policies.advice.stacking import report_stacking
+from kafkaguard_policies.reading.sources import presets
 
 PRODUCER = {
     "retries": 2_147_483_647,

@@ -10,15 +10,10 @@ from click.testing import CliRunner
 
 from kafkaguard import RetryPolicy, load_policy, retry
 from kafkaguard.cli.group import cli
-from kafkaguard.policies import (
-    BreakerOpenError,
-    PolicyError,
-    PolicyWatcher,
-    Retrier,
-    doubts,
-    outcome_of,
-    retry_testing,
-)
+from kafkaguard.errors import BreakerOpenError, PolicyError
+from kafkaguard.policies import PolicyWatcher, outcome_of, retry_testing
+from kafkaguard_policies.advice.ineffective_settings import doubts
+from kafkaguard_policies.running.retrier import Retrier
 from tests.policies.helpers import FakeTime, Script, retrier
 
 _BOMB = "a: &a [1]\n" + "".join(

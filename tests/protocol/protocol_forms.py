@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from kafkaguard.protocol import ProtocolError, message, message_names
+from kafkaguard.errors import ProtocolError
+from kafkaguard.protocol import message, message_names
 from kafkaguard.protocol._schema import load
 
 VALUES = {

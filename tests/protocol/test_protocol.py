@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from kafkaguard.errors import ProtocolError
 from kafkaguard.protocol import (
-    ProtocolError,
     broker_registration,
     format_uuid,
     message,

@@ -15,9 +15,12 @@ from kio.schema.errors import ErrorCode
 from kio.serial import entity_reader, entity_writer
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
-from kafkaguard.protocol import ProtocolError, format_uuid, message
+from kafkaguard.errors import ProtocolError
 from kafkaguard.protocol import broker_registration as br
-from kafkaguard.testing import KafkaCluster, java, kafka_jars
+from kafkaguard.protocol import format_uuid, message
+from kafkaguard.testing import KafkaCluster
+from kafkaguard.testing.cluster.jars import kafka_jars
+from kafkaguard.testing.cluster.java import java
 
 VERSIONS = range(5)
 TEXT = st.text(max_size=40)

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from kafkaguard.protocol import ProtocolError, message, message_names
+from kafkaguard.errors import ProtocolError
+from kafkaguard.protocol import message, message_names
 from kafkaguard.protocol._schema import names
 from tests.effort import cases
 from tests.protocol.protocol_forms import Form, forms

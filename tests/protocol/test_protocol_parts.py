@@ -6,7 +6,8 @@ import uuid
 
 import pytest
 
-from kafkaguard.protocol import ProtocolError, message
+from kafkaguard.errors import ProtocolError
+from kafkaguard.protocol import message
 from kafkaguard.protocol._errors import MalformedError
 from kafkaguard.protocol._guess import guess_request, guess_version, split_frames
 from kafkaguard.protocol._layout import layout

@@ -64,7 +64,7 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.asking.cluster_calls import Isolation
     from kafkaguard_adapters.asking.cluster_view import ClusterView
     from kafkaguard_adapters.building import Wish
-    from kafkaguard_policies import RetryPolicy
+    from kafkaguard_policies.retry_policy import RetryPolicy
 
 _MS = 1000
 

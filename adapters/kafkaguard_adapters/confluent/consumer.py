@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from kafkaguard._retries.events import Event
     from kafkaguard_adapters.asking.cluster_view import ClusterView
     from kafkaguard_adapters.building import Wish
-    from kafkaguard_policies import RetryPolicy
+    from kafkaguard_policies.retry_policy import RetryPolicy
 
 __all__ = ["GuardedConsumer", "prepare", "wrap"]
 

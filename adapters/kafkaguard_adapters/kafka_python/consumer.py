@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from kafkaguard._retries.events import Event
     from kafkaguard_adapters.asking.cluster_view import ClusterView
     from kafkaguard_adapters.building import Wish
-    from kafkaguard_policies import RetryPolicy
+    from kafkaguard_policies.retry_policy import RetryPolicy
 
     _Find = Callable[
         [Mapping[Any, Any], float], Coroutine[Any, Any, OffsetsReport | None]

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from kafkaguard._cluster.reports import Make
     from kafkaguard_adapters.wire.settings import Settings
-    from kafkaguard_policies import RetryPolicy
+    from kafkaguard_policies.retry_policy import RetryPolicy
 
 _log = logging.getLogger("kafkaguard.producer")
 

@@ -12,7 +12,7 @@ from kafkaguard.errors import InvalidRecordError, InvalidRecordKeyError
 if TYPE_CHECKING:
     from kafkaguard_adapters.client_errors import ClientErrors
     from kafkaguard_adapters.producing.application_calls import ApplicationCalls
-    from kafkaguard_policies import RetryPolicy
+    from kafkaguard_policies.retry_policy import RetryPolicy
 
 _Lookup = TypeVar("_Lookup")
 _log = logging.getLogger("kafkaguard.producer")

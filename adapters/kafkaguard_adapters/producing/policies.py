@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.facts import Traits
     from kafkaguard._delivery.shell import ClientErrors
     from kafkaguard_adapters.wire.settings import Settings
-    from kafkaguard_policies import RetryPolicy
+    from kafkaguard_policies.retry_policy import RetryPolicy
 
 
 _log = logging.getLogger("kafkaguard.producer")

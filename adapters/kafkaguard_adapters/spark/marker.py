@@ -15,6 +15,7 @@ from kafkaguard import errors as e
 from kafkaguard._common.arguments import wrong_type
 from kafkaguard._verdicts.classification import classify
 from kafkaguard._verdicts.java_texts import FIND_REFUSED, java_text
+from kafkaguard.errors._made import CLASS_NAMES
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.spark.verdicts import BY_RULE, NO_PARTITION_OF_A_RECORD
 
@@ -78,7 +79,7 @@ class TaskFailedError(RuntimeError):
 def as_text(error: e.KafkaGuardError) -> str:
     """Encode an error in two lines: one for people, one for the driver."""
     known = {name: getattr(error, name) for name in _CARRIED}
-    family = next(c for c in type(error).__mro__ if c.__name__ in e.__all__)
+    family = next(c for c in type(error).__mro__ if c.__name__ in CLASS_NAMES)
     line = {
         "class": family.__name__,
         "message": error.summary,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from kafkaguard._retries.machine import OnReject
     from kafkaguard.errors import KafkaGuardError
-    from kafkaguard_policies import RetryPolicy
+    from kafkaguard_policies.retry_policy import RetryPolicy
 
 #: The name of a Spark write in ``when.client`` of an override.
 CLIENT: Final = "spark"
@@ -49,7 +49,7 @@ def read_policy(
         ClientConfigurationError: ``given`` is not a valid policy; the text says why.
     """
     from kafkaguard_adapters.policy_uses import SPARK_WRITE, unused_settings
-    from kafkaguard_policies import load_policy
+    from kafkaguard_policies.reading.sources import load_policy
 
     try:
         policy = load_policy(_WITHOUT if given is None else given)
@@ -85,7 +85,7 @@ def _warn_once(name: str, unused: str, place: str) -> None:
 @lru_cache(maxsize=16)
 def policy_of(document: str) -> RetryPolicy:
     """Return the policy of a JSON text."""
-    from kafkaguard_policies import RetryPolicy
+    from kafkaguard_policies.retry_policy import RetryPolicy
 
     return RetryPolicy.model_validate_json(document)
 

@@ -21,7 +21,7 @@ from kafkaguard_adapters.spark.setting_errors import setting_error
 if TYPE_CHECKING:
     from kafkaguard._retries.machine import OnReject
     from kafkaguard.errors import KafkaGuardError
-    from kafkaguard_policies import RetryPolicy
+    from kafkaguard_policies.retry_policy import RetryPolicy
 
 #: The default of the longest attempt of the client, in seconds.
 _DELIVERY_S = 120.0

@@ -14,8 +14,9 @@ from kafkaguard.cli.group import Problem
 from kafkaguard.cli.hexdump import from_hex, is_text
 from kafkaguard.cli.output import say
 from kafkaguard.cli.requests import request_name
-from kafkaguard.protocol import Message, ProtocolError, message
+from kafkaguard.protocol._errors import ProtocolError
 from kafkaguard.protocol._guess import guess_request, guess_version, split_frames
+from kafkaguard.protocol._message import Message, message
 from kafkaguard.protocol._strangers import stranger
 
 if TYPE_CHECKING:

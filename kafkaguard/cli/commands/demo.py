@@ -18,7 +18,8 @@ from kafkaguard.cli.group import Problem
 from kafkaguard.cli.output import PlainTable, console, say
 from kafkaguard.cli.progress import Progress
 from kafkaguard.cli.spark_session import connector, java_home, spark_session
-from kafkaguard.testing import ClusterError, KafkaCluster, kafka_jars
+from kafkaguard.testing import ClusterError, KafkaCluster
+from kafkaguard.testing.cluster.jars import kafka_jars
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -11,7 +11,7 @@ from kafkaguard._verdicts.classification import classify
 from kafkaguard._verdicts.verdict import Action
 from kafkaguard.cli.output import PlainTable, console
 from kafkaguard.cli.requests import request_name
-from kafkaguard.errors import BY_CODE, KAFKA_VERSION, RETRIABLE_CODES
+from kafkaguard.errors._generated import BY_CODE, KAFKA_VERSION, RETRIABLE_CODES
 
 
 @click.command()

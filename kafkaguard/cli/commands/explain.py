@@ -118,12 +118,10 @@ def _tries(
     known: dict[str, Any],
 ) -> str:
     """Return what a policy does with the error."""
-    from kafkaguard_policies import (
-        CallContext,
-        PolicyError,
-        explain_ruling,
-        load_policy,
-    )
+    from kafkaguard._retries.machine import CallContext
+    from kafkaguard_policies.advice.explain import explain_ruling
+    from kafkaguard_policies.model.problems import PolicyError
+    from kafkaguard_policies.reading.sources import load_policy
 
     try:
         policy = load_policy(source)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import yaml
@@ -16,16 +16,18 @@ from kafkaguard.cli.lag_picture import check_writable
 from kafkaguard.cli.numbers import ROWS, RUNS
 from kafkaguard.cli.output import PlainTable, console, say
 from kafkaguard_adapters.policy_uses import USES, given_settings
-from kafkaguard_policies import (
-    PolicyError,
-    RetryPolicy,
-    doubts,
+from kafkaguard_policies.advice.ineffective_settings import doubts
+from kafkaguard_policies.model.problems import PolicyError
+from kafkaguard_policies.model.schema import policy_schema
+from kafkaguard_policies.reading.sources import (
+    ENDINGS,
     load_policy,
-    policy_schema,
     preset_text,
     presets,
 )
-from kafkaguard_policies.reading.sources import ENDINGS
+
+if TYPE_CHECKING:
+    from kafkaguard_policies.retry_policy import RetryPolicy
 
 _WRONG_INPUT = Problem.exit_code
 _JSON = click.option("--json", "as_json", is_flag=True, help="Print JSON.")

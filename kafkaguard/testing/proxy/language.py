@@ -1,6 +1,6 @@
 """The fault language: ``proxy.on("Produce", topic="t").fail("NOT_LEADER...")``.
 
-First select the requests (:class:`When`), then say what happens, and how often.
+First select requests (:class:`SelectedRequests`), then say what happens to them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from kafkaguard.testing.proxy.matching import Request
 
 
-class When:
+class SelectedRequests:
     """Selected requests; the methods say what happens to them.
 
     Each method has ``times``, the limit of how often it happens (default: no limit). It
@@ -199,7 +199,7 @@ def when(  # noqa: PLR0913 - each way to choose a request
     rate: float = 1.0,
     seed: int | None = None,
     where: Callable[[Request], bool] | None = None,
-) -> When:
+) -> SelectedRequests:
     """Select requests; see :meth:`kafkaguard.testing.FaultProxy.on`."""
     if not 0 < _number("rate", rate) <= 1:
         raise FaultSpecError(f"rate={rate}: the share of requests is in (0, 1]")
@@ -213,7 +213,9 @@ def when(  # noqa: PLR0913 - each way to choose a request
     keys = None if wanted is None else frozenset(map(names.api_key, wanted))
     match = Match(keys, topic, partition, broker, client_id, where)
     skip = skip if nth is None else nth - 1
-    return When(add, match, skip=skip, once=nth is not None, rate=rate, seed=seed)
+    return SelectedRequests(
+        add, match, skip=skip, once=nth is not None, rate=rate, seed=seed
+    )
 
 
 def _seconds(value: Any) -> float:

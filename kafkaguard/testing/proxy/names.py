@@ -5,13 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkaguard._common.closest import did_you_mean
+from kafkaguard._common.public import public
 from kafkaguard._verdicts.apis import API_KEYS
-from kafkaguard.errors import BY_CODE
+from kafkaguard.errors._generated import BY_CODE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
+@public("kafkaguard.testing")
 class FaultSpecError(ValueError):
     """A fault with an unknown word; the text has the word and the closest right one."""
 

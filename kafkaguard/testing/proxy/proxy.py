@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar
 
 from kafkaguard._common import arguments
+from kafkaguard._common.public import public
 from kafkaguard.testing.proxy import language, names, script
 from kafkaguard.testing.proxy.frames import MAX_FRAME_BYTES
 from kafkaguard.testing.proxy.hub import BROKER_TAKEN_AWAY, Hub
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
     from kafkaguard.testing.proxy.faults import Fault
     from kafkaguard.testing.proxy.journal import Closure, Exchange
-    from kafkaguard.testing.proxy.language import When
+    from kafkaguard.testing.proxy.language import SelectedRequests
     from kafkaguard.testing.proxy.listener import Address, Listener
     from kafkaguard.testing.proxy.matching import Request
 
@@ -29,6 +30,7 @@ _STOP_TIMEOUT_S: Final = 10.0
 _JOURNAL_SIZE: Final = 20_000
 
 
+@public("kafkaguard.testing")
 class ProxyError(RuntimeError):
     """The proxy cannot do something; the text says why and what to do."""
 
@@ -158,7 +160,7 @@ class FaultProxy:
         rate: float = 1.0,
         seed: int | None = None,
         where: Callable[[Request], bool] | None = None,
-    ) -> When:
+    ) -> SelectedRequests:
         """Select requests; the methods of the result say what happens to them.
 
         Args:
@@ -199,8 +201,9 @@ class FaultProxy:
 
         Args:
             file: Its path. ``faults`` is a list. Each entry has the arguments of
-                :meth:`on` (``on`` is the API) and one method of :class:`When`. The file
-                may also have ``rate`` and ``seed`` for all faults.
+                :meth:`on` (``on`` is the API) and one method of
+                :class:`SelectedRequests`. The file may also have ``rate`` and ``seed``
+                for all faults.
             rate: The share of requests, for faults without their own.
             seed: Makes the choice of that share repeatable.
 

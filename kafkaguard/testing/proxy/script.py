@@ -11,7 +11,7 @@ import inspect
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkaguard.testing.proxy import yaml_words
-from kafkaguard.testing.proxy.language import When, when
+from kafkaguard.testing.proxy.language import SelectedRequests, when
 from kafkaguard.testing.proxy.names import FaultSpecError, unknown
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ _ARGUMENTS: Final[dict[str, tuple[type, ...]]] = {
 #: The methods of the language, except those that take a function.
 _ACTIONS: Final = tuple(
     name
-    for name, method in vars(When).items()
+    for name, method in vars(SelectedRequests).items()
     if inspect.isfunction(method) and not name.startswith("_") and name != "edit"
 )
 
@@ -143,7 +143,7 @@ def _action(words: tuple[Word, ...]) -> Word:
 
 def _parameters(action: str) -> tuple[str | None, list[str]]:
     """Return the name of an action's main argument, or None, and the other names."""
-    signature = inspect.signature(getattr(When, action))
+    signature = inspect.signature(getattr(SelectedRequests, action))
     keyword = inspect.Parameter.KEYWORD_ONLY
     own = [name for name, p in signature.parameters.items() if p.kind != keyword]
     beside = [name for name, p in signature.parameters.items() if p.kind == keyword]

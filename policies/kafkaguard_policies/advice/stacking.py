@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from kafkaguard._common import arguments
+from kafkaguard._common.public import public
 from kafkaguard.errors import ClientConfigurationError
 
 if TYPE_CHECKING:
@@ -54,10 +55,12 @@ class Finding:
         return f"{self.message}; {self.change} = {self.value} works"
 
 
+@public("kafkaguard.errors")
 class StackingWarning(UserWarning):
     """The policy and the client's own settings contradict each other."""
 
 
+@public("kafkaguard.errors")
 class StackingError(ClientConfigurationError, ValueError):
     """The policy and the client's settings contradict each other (``strict=True``).
 

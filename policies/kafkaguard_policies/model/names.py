@@ -18,7 +18,7 @@ def error_class(name: str) -> type[errors.KafkaGuardError]:
         except KeyError as error:
             raise ValueError(error.args[0]) from None
     found = getattr(errors, name, None)
-    if isinstance(found, type):
+    if isinstance(found, type) and issubclass(found, errors.KafkaGuardError):
         return found
     classes = {known for known in errors.__all__ if known.endswith("Error")}
     raise ValueError(

@@ -16,7 +16,6 @@ from pydantic import (
     model_validator,
 )
 
-from kafkaguard import errors
 from kafkaguard._common.closest import did_you_mean
 from kafkaguard._common.topic_names import ALLOWED, can_be_a_topic
 from kafkaguard._delivery.dialects import Dialect
@@ -26,6 +25,7 @@ from kafkaguard._verdicts.apis import API_KEYS
 from kafkaguard._verdicts.classification import classify
 from kafkaguard._verdicts.request_names import no_such_request
 from kafkaguard._verdicts.verdict import Action
+from kafkaguard.errors._generated import BY_CODE, KAFKA_VERSION
 from kafkaguard_policies.model.base import Part
 from kafkaguard_policies.model.fields import (
     Attempts,
@@ -242,7 +242,7 @@ def _not_always_fenced(code: int | None) -> None:
         )
 
 
-class When(Part):
+class OverrideCondition(Part):
     """The failures that an override is for. A missing condition matches anything."""
 
     code: Annotated[tuple[StrictInt, ...], _one_or_more(int)] = ()
@@ -265,10 +265,10 @@ class When(Part):
     @classmethod
     def _known_codes(cls, codes: tuple[int, ...]) -> tuple[int, ...]:
         for code in codes:
-            if code not in errors.BY_CODE and code >= 0:
+            if code not in BY_CODE and code >= 0:
                 raise ValueError(
-                    f"Kafka {errors.KAFKA_VERSION} has no error code {code}; "
-                    f"the codes go from -1 to {max(errors.BY_CODE)}"
+                    f"Kafka {KAFKA_VERSION} has no error code {code}; "
+                    f"the codes go from -1 to {max(BY_CODE)}"
                 )
             _not_always_fenced(code)
         return codes
@@ -312,7 +312,8 @@ class When(Part):
     def _says_something(self) -> Self:
         if not self.model_dump(exclude_defaults=True):
             raise ValueError(
-                "names no failure; give one of " + ", ".join(When.model_fields)
+                "names no failure; give one of "
+                + ", ".join(OverrideCondition.model_fields)
             )
         return self
 
@@ -323,7 +324,7 @@ class Override(Part):
     Values that are left out stay those of the policy.
     """
 
-    when: When
+    when: OverrideCondition
     """The failures that the override is for."""
     action: Ordered | None = None
     """The action instead of the verdict's. If ``RETRY`` may repeat something that was

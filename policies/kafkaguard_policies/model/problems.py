@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kafkaguard._common.public import public
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
@@ -45,6 +47,7 @@ def _shown(key: str) -> str:
     return key if key and key.isprintable() and " " not in key else repr(key)
 
 
+@public("kafkaguard.errors")
 class PolicyError(ValueError):
     """A policy cannot be used as it is written.
 

@@ -15,7 +15,7 @@ from kafkaguard_policies.model.policy import PolicyDocument
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkaguard_policies.model.policy import Override, When
+    from kafkaguard_policies.model.policy import Override, OverrideCondition
 
 _MEMO_LIMIT = 10_000
 _Key = tuple[Any, ...]
@@ -107,7 +107,7 @@ def _cost(policy: PolicyDocument, action: Action) -> float:
     return default if policy.budget is None else policy.budget.cost.get(action, default)
 
 
-def _matcher(when: When) -> Callable[[Failure], bool]:
+def _matcher(when: OverrideCondition) -> Callable[[Failure], bool]:
     classes = tuple(error_class(name) for name in when.error)
 
     def matches(failure: Failure) -> bool:

@@ -12,9 +12,9 @@ from threading import Thread
 
 import pytest
 
-from kafkaguard.testing import JarsNotFoundError, KafkaCluster, kafka_jars
+from kafkaguard.testing import JarsNotFoundError, KafkaCluster
 from kafkaguard.testing.cluster import download
-from kafkaguard.testing.cluster.jars import tiered_jars
+from kafkaguard.testing.cluster.jars import kafka_jars, tiered_jars
 
 pytestmark = [pytest.mark.xdist_group("jars"), pytest.mark.java]
 

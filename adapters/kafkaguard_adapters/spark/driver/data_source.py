@@ -37,6 +37,7 @@ from kafkaguard_adapters.spark.setting_errors import setting_error
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
     from kafkaguard_adapters.spark.driver.batch_notes import Notes
@@ -287,3 +288,22 @@ def _warn(text: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("always")
         warnings.warn(text, stacklevel=2)
+
+
+def register(spark: SparkSession) -> None:
+    """Make the sink known to a session: ``df.write.format("kafkaguard")``.
+
+    Spark wraps the sink's errors, and puts a Python traceback before them. To read one:
+
+    >>> try:  # doctest: +SKIP
+    ...     df.write.format("kafkaguard").mode("append").option("topc", "t").save()
+    ... except Exception as exception:
+    ...     print(error_from(exception))
+    CLIENT_CONFIGURATION ...: there is no option topc; did you mean 'topic'? ...
+
+    ``spark.sql.execution.pyspark.udf.hideTraceback.enabled`` leaves the traceback out.
+
+    Args:
+        spark: A session, classic or Connect. Its executors need kafkaguard installed.
+    """
+    spark.dataSource.register(KafkaGuardSource)

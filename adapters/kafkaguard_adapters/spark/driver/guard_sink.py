@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.facts import Header
     from kafkaguard._retries.machine import OnReject
     from kafkaguard_adapters.spark.driver.refused_columns import Refused
-    from kafkaguard_policies import RetryPolicy
+    from kafkaguard_policies.retry_policy import RetryPolicy
 
 #: Methods of a DataFrame that drop records. After another step they cannot be detected.
 _DROPPING = ("crossJoin", "dropna", "filter", "join", "where")

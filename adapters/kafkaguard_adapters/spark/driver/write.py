@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
     from kafkaguard_adapters.spark.report import WriteReport
     from kafkaguard_adapters.spark.settings import SinkSettings
-    from kafkaguard_policies import RetryPolicy
+    from kafkaguard_policies.retry_policy import RetryPolicy
 
 _log = logging.getLogger("kafkaguard.spark")
 

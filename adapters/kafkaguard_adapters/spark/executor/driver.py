@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.spark.executor.known_topics import KnownTopics
     from kafkaguard_adapters.spark.executor.sender import Sender
     from kafkaguard_adapters.spark.settings import SinkSettings
-    from kafkaguard_policies import RetryPolicy
+    from kafkaguard_policies.retry_policy import RetryPolicy
 
 _log = logging.getLogger("kafkaguard.spark")
 

@@ -1,0 +1,58 @@
+"""Reports of a cluster: lag, log directories, offsets, and gauges of lag."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkaguard._common.public import exports
+
+if TYPE_CHECKING:
+    from kafkaguard._cluster.lag import (
+        GroupLag as GroupLag,
+        LagReason as LagReason,
+        LagReport as LagReport,
+        LagState as LagState,
+        Member as Member,
+        PartitionLag as PartitionLag,
+    )
+    from kafkaguard._cluster.log_dirs import (
+        BrokerLogDirs as BrokerLogDirs,
+        LogDir as LogDir,
+        LogDirsReport as LogDirsReport,
+        Replica as Replica,
+    )
+    from kafkaguard._cluster.offsets import (
+        OffsetsReport as OffsetsReport,
+        PartitionOffset as PartitionOffset,
+    )
+    from kafkaguard._cluster.reports import TopicPartition as TopicPartition
+    from kafkaguard_adapters.asking.cluster_calls import (
+        AsyncClusterCalls as AsyncClusterCalls,
+        AsyncReportCalls as AsyncReportCalls,
+        ClusterCalls as ClusterCalls,
+        ReportCalls as ReportCalls,
+    )
+    from kafkaguard_adapters.asking.lag_gauges import (
+        PrometheusLag as PrometheusLag,
+        register_otel as register_otel,
+    )
+    from kafkaguard_adapters.asking.remote_storage import (
+        RemoteStorageWatch as RemoteStorageWatch,
+    )
+
+__all__, __getattr__, __dir__ = exports(
+    __name__,
+    {
+        "kafkaguard._cluster.lag": (
+            "GroupLag LagReason LagReport LagState Member PartitionLag"
+        ),
+        "kafkaguard._cluster.log_dirs": "BrokerLogDirs LogDir LogDirsReport Replica",
+        "kafkaguard._cluster.offsets": "OffsetsReport PartitionOffset",
+        "kafkaguard._cluster.reports": "TopicPartition",
+        "kafkaguard_adapters.asking.cluster_calls": (
+            "AsyncClusterCalls AsyncReportCalls ClusterCalls ReportCalls"
+        ),
+        "kafkaguard_adapters.asking.lag_gauges": "PrometheusLag register_otel",
+        "kafkaguard_adapters.asking.remote_storage": "RemoteStorageWatch",
+    },
+)
