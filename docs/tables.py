@@ -48,13 +48,14 @@ class ErrorTable(SphinxDirective):
             (
                 str(code),
                 f"`{cls.name}`",
+                f"`{cls.__name__}`",
                 MEANINGS[code],
                 "yes" if code in RETRIABLE_CODES else "",
                 str(classify(code).action),
             )
             for code, cls in sorted(BY_CODE.items())
         )
-        headings = ("Code", "Name", "Meaning", "Java retries", "Next step")
+        headings = ("Code", "Name", "Class", "Meaning", "Java retries", "Next step")
         return parse(self, table(headings, rows))
 
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         LagState as LagState,
         Member as Member,
         PartitionLag as PartitionLag,
+        TimeReason as TimeReason,
     )
     from kafkaguard._cluster.log_dirs import (
         BrokerLogDirs as BrokerLogDirs,
@@ -44,7 +45,7 @@ __all__, __getattr__, __dir__ = exports(
     __name__,
     {
         "kafkaguard._cluster.lag": (
-            "GroupLag LagReason LagReport LagState Member PartitionLag"
+            "GroupLag LagReason LagReport LagState Member PartitionLag TimeReason"
         ),
         "kafkaguard._cluster.log_dirs": "BrokerLogDirs LogDir LogDirsReport Replica",
         "kafkaguard._cluster.offsets": "OffsetsReport PartitionOffset",

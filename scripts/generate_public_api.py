@@ -52,7 +52,7 @@ def _lines(name: str, value: Any) -> list[str]:
         for owner in reversed(value.__mro__)
         if "kafkaguard" in owner.__module__
         for each in vars(owner)
-        if not each.startswith("_")
+        if not each.startswith("_") and each != "model_config"  # pydantic's own
     }
     shown = [f"  .{each}{_signature(members[each])}" for each in sorted(members)]
     return [f"{name}{_signature(value)}", *shown]

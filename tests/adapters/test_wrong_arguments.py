@@ -11,7 +11,7 @@ from kafka import KafkaConsumer, KafkaProducer
 
 from aiokafka import AIOKafkaConsumer
 from kafkaguard import TopicFacts, classify, guard, load_policy, protocol
-from kafkaguard.cluster import RemoteStorageWatch
+from kafkaguard.cluster import AsyncReportCalls, RemoteStorageWatch
 from kafkaguard.policies import CallContext, PolicyWatcher, check_stacking
 from kafkaguard.testing import ClusterError, FaultProxy, FaultSpecError, KafkaCluster
 from kafkaguard_policies.advice.stacking import report_stacking
@@ -110,7 +110,7 @@ def test_guard_refuses_what_it_cannot_use(cls, options, text):
 def test_a_watch_refuses_what_it_cannot_call():
     """A hook is a function."""
     with pytest.raises(TypeError, match="on_event takes a function, not int"):
-        RemoteStorageWatch(None, 5)
+        RemoteStorageWatch(AsyncReportCalls(), 5)
 
 
 @pytest.mark.parametrize("name", [None, 1.5, b"Produce", ["Produce"]])
@@ -216,7 +216,9 @@ NUMBERS = {
     "wait_for(): timeout": lambda number: PROXY.wait_for("Produce", timeout=number),
     "KafkaCluster(): brokers": KafkaCluster,
     "start(): timeout": lambda number: KafkaCluster().start(number),
-    "RemoteStorageWatch(): patience": lambda n: RemoteStorageWatch(None, patience=n),
+    "RemoteStorageWatch(): patience": lambda n: RemoteStorageWatch(
+        AsyncReportCalls(), patience=n
+    ),
 }
 
 

@@ -15,10 +15,10 @@ from kafka import KafkaProducer
 
 from kafkaguard import errors
 from kafkaguard._cluster.reports import TopicPartition
+from kafkaguard.cluster import AsyncReportCalls, RemoteStorageWatch
 from kafkaguard.testing import FaultProxy, KafkaCluster
 from kafkaguard_adapters.asking import remote_storage
 from kafkaguard_adapters.asking.cluster_view import ClusterView
-from kafkaguard_adapters.asking.remote_storage import RemoteStorageWatch
 from tests.asking.cluster_clients import CLIENTS, admin_of, commit, words_of
 
 pytestmark = [pytest.mark.java, pytest.mark.xdist_group("remote-storage")]
@@ -240,12 +240,21 @@ def watched(tiered):
         yield proxy, ClusterView(lambda: settings, make)
 
 
+def _client(view):
+    """Return a guarded client, of which the watch uses the view only."""
+    client = AsyncReportCalls()
+    client.cluster_view = view
+    return client
+
+
 async def test_watch_tells_when_a_reader_waits_and_when_it_goes_on(watched, topics):
     """Two looks without progress, a probe of our own, an event; then the other one."""
     proxy, view = watched
     remote, plain = topics
     now, events = [0.0], []
-    watch = RemoteStorageWatch(view, events.append, patience=5.0, clock=lambda: now[0])
+    watch = RemoteStorageWatch(
+        _client(view), events.append, patience=5.0, clock=lambda: now[0]
+    )
     positions = {(remote, 0): 0, (plain, 0): 0}
     fault = proxy.on("Fetch", topic=remote).fail(9)
     assert await watch.look(positions) == []
@@ -272,7 +281,7 @@ async def test_readers_at_the_end_or_of_plain_topics_are_left_alone(watched, top
     proxy, view = watched
     remote, plain = topics
     now = [0.0]
-    watch = RemoteStorageWatch(view, patience=1.0, clock=lambda: now[0])
+    watch = RemoteStorageWatch(_client(view), patience=1.0, clock=lambda: now[0])
     proxy.on("Fetch").fail(9)
     positions = {(remote, 0): RECORDS, (plain, 0): 0}
     await watch.look(positions)
@@ -297,7 +306,7 @@ async def test_leader_that_is_elected_meanwhile_is_asked_another_time(
         return found
 
     now = [0.0]
-    watch = RemoteStorageWatch(view, patience=1.0, clock=lambda: now[0])
+    watch = RemoteStorageWatch(_client(view), patience=1.0, clock=lambda: now[0])
     await watch.look({(remote, 0): 0})
     monkeypatch.setattr(remote_storage, "leaders", before_the_election)
     now[0] = 2.0
@@ -315,7 +324,7 @@ async def test_failing_hook_and_silent_cluster_do_not_disturb(watched, topics, c
         raise RuntimeError("a bug of the application")
 
     now = [0.0]
-    watch = RemoteStorageWatch(view, hook, patience=1.0, clock=lambda: now[0])
+    watch = RemoteStorageWatch(_client(view), hook, patience=1.0, clock=lambda: now[0])
     await watch.look({(remote, 0): 0})
     proxy.on("Fetch", topic=remote).fail(-1)
     now[0] = 2.0

@@ -36,6 +36,7 @@ from kafkaguard_adapters.producing import send_errors
 from kafkaguard_adapters.producing.null_keys import AwaitedNullKeyCheck
 from kafkaguard_adapters.producing.policies import check_transactional
 from kafkaguard_adapters.producing.task_driver import TaskDriver
+from kafkaguard_policies.model.policy import ways_of_rejecting
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
@@ -101,7 +102,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
         self._sending = sending(
             cache.null_keys_allowed,
             null_keys,
-            sets_aside="dead_letter" in policy.ways_of_rejecting,
+            sets_aside="dead_letter" in ways_of_rejecting(policy),
             loop=loop,
             check=self._check,
         )

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from kafkaguard._cluster.reports import TopicPartition
-    from kafkaguard_adapters.asking.cluster_view import ClusterView
+    from kafkaguard_adapters.asking.cluster_calls import AsyncReportCalls, ReportCalls
     from kafkaguard_adapters.wire.cluster import Cluster
 
 _log = logging.getLogger("kafkaguard.remote_storage")
@@ -38,10 +38,10 @@ LOOK_S: Final = 5.0
 class RemoteStorageWatch:
     """Reports when a consumer waits for remote storage, and when it continues.
 
-    The errors that it finds are also the ``read_error`` in the lag of the same view.
+    The errors that it finds are also the ``read_error`` in the lag of the same client.
 
     Args:
-        view: The cluster view.
+        client: A guarded client.
         on_event: Called with each event. Its exceptions are logged.
         patience: Seconds without progress until a partition is checked.
         clock: Returns monotonic seconds.
@@ -53,16 +53,16 @@ class RemoteStorageWatch:
 
     def __init__(
         self,
-        view: ClusterView,
+        client: ReportCalls | AsyncReportCalls,
         on_event: Callable[[RemoteStorageEvent], object] | None = None,
         *,
         patience: float = PATIENCE_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._view = view
         self._on_event = hook("on_event", on_event)
         self._progress = Progress(seconds("RemoteStorageWatch(): patience", patience))
         self._clock = clock
+        self._view = client.cluster_view
 
     async def look(self, positions: Mapping[Any, int]) -> list[RemoteStorageEvent]:
         """Check a consumer's positions. Call this regularly, for example at each poll.

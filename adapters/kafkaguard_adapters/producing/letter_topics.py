@@ -16,6 +16,7 @@ from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.asking import topic_settings
 from kafkaguard_adapters.wire.cluster import Cluster
 from kafkaguard_adapters.wire.io_thread import start
+from kafkaguard_policies.model.policy import ways_of_rejecting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -51,14 +52,14 @@ class LetterTopics:
     ) -> None:
         self._settings = settings
         self._make = make
-        self._is_used = "dead_letter" in policy.ways_of_rejecting
+        self._is_used = "dead_letter" in ways_of_rejecting(policy)
         self._name_for = policy.dead_letter.topic_for
         #: Topics of records, and the dead-letter topics that were looked up.
         self._met: set[str] = set()
         self._looked_for: set[str] = set()
         before, _, after = policy.dead_letter.topic.partition("{topic}")
         self._affixes = before, after
-        if not policy.dead_letter.depends_on_topic:
+        if "{topic}" not in policy.dead_letter.topic:
             topics = ("",)
         for topic in topics:
             self.meet(topic)

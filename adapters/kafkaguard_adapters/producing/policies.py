@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from kafkaguard._delivery.attempts import Shared
 from kafkaguard._retries.machine import CallContext
 from kafkaguard.errors import ClientConfigurationError, KafkaGuardError
+from kafkaguard_policies.model.policy import ways_of_rejecting
 from kafkaguard_policies.running.shared_limits import SharedLimits
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ def check_checks_only(policy: RetryPolicy, errors: ClientErrors, why: str) -> No
 
 
 def _refuse_setting_aside(policy: RetryPolicy, errors: ClientErrors, why: str) -> None:
-    aside = sorted(policy.ways_of_rejecting - {"raise"})
+    aside = sorted(ways_of_rejecting(policy) - {"raise"})
     if aside:
         raise errors.make(
             ClientConfigurationError,

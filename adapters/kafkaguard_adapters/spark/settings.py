@@ -17,6 +17,7 @@ from kafkaguard_adapters.spark.policy import (
     warn_of_long_attempts,
 )
 from kafkaguard_adapters.spark.setting_errors import setting_error
+from kafkaguard_policies.model.policy import ways_of_rejecting
 
 if TYPE_CHECKING:
     from kafkaguard._retries.machine import OnReject
@@ -132,7 +133,7 @@ def dead_letter_topic_of(policy: RetryPolicy, topic: str | None) -> str | None:
         policy: The policy.
         topic: The topic of all records, or None if a column names it.
     """
-    if "dead_letter" not in policy.ways_of_rejecting:
+    if "dead_letter" not in ways_of_rejecting(policy):
         return None
     if topic is None and "{topic}" in policy.dead_letter.topic:
         return None

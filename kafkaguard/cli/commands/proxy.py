@@ -141,7 +141,7 @@ def _table(running: FaultProxy) -> PlainTable:
 
 
 def _rows(running: FaultProxy) -> Iterator[tuple[str, str, str]]:
-    counts = running.journal.snapshot()
+    counts = running.journal.counts()
     for api, requests in counts.requests.most_common():
         errors = ", ".join(
             f"{code_name(code)}: {times}"
@@ -152,7 +152,7 @@ def _rows(running: FaultProxy) -> Iterator[tuple[str, str, str]]:
 
 
 def _counts(running: FaultProxy) -> dict[str, Any]:
-    counts = running.journal.snapshot()
+    counts = running.journal.counts()
     return {
         "requests": dict(counts.requests),
         "errors": [

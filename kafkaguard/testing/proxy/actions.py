@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from kafkaguard.testing.proxy.items import Item, Keys
     from kafkaguard.testing.proxy.journal import Exchange
-    from kafkaguard.testing.proxy.matching import Match, Request
+    from kafkaguard.testing.proxy.matching import DecodedRequest, Match
     from kafkaguard.testing.proxy.places import Layout
 
 Breakage = Literal["drop", "close", "reset", "cut", "garble"]
@@ -51,7 +51,7 @@ class Plan:
         down: Seconds for which the broker cannot be reached.
     """
 
-    request: Request
+    request: DecodedRequest
     exchange: Exchange
     layout: Layout | None
     answered: bool = True

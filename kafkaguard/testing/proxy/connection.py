@@ -21,7 +21,7 @@ from kafkaguard.testing.proxy.plan import outgoing
 
 if TYPE_CHECKING:
     from kafkaguard.testing.proxy.actions import Plan
-    from kafkaguard.testing.proxy.journal import Exchange, Journal
+    from kafkaguard.testing.proxy.journal import Exchange, Recorder
     from kafkaguard.testing.proxy.listener import Answer, Listener
 
 _log = logging.getLogger("kafkaguard.testing")
@@ -39,7 +39,7 @@ _Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 class Shared(Protocol):
     """The state that all connections share: the hub of the proxy."""
 
-    journal: Journal
+    journal: Recorder
     max_bytes: int
 
     async def dial(self, host: str, port: int) -> Any:

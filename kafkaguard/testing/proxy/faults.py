@@ -5,20 +5,36 @@ from __future__ import annotations
 import logging
 import random
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkaguard.testing.proxy.actions import Action
     from kafkaguard.testing.proxy.items import Item
-    from kafkaguard.testing.proxy.matching import Match, Request
+    from kafkaguard.testing.proxy.matching import DecodedRequest, Match
 
 _log = logging.getLogger("kafkaguard.testing")
 
 
+class Fault(Protocol):
+    """A fault of a proxy; ``with`` removes it at the end of the block."""
+
+    fired: int
+    """How often it was applied."""
+
+    def remove(self) -> None:
+        """Remove the fault."""
+
+    def __enter__(self) -> Self:
+        """Return the fault."""
+
+    def __exit__(self, *_: object) -> None:
+        """Remove the fault."""
+
+
 @dataclass
-class Fault:
+class CountedFault:
     """A fault, which counts how often it was applied.
 
     Args:
@@ -37,7 +53,7 @@ class Fault:
     skip: int = 0
     rate: float = 1.0
     seed: int | None = None
-    owner: Callable[[Fault], None] | None = None
+    owner: Callable[[CountedFault], None] | None = None
     fired: int = field(default=0, init=False)
     """How often it was applied."""
 
@@ -51,7 +67,7 @@ class Fault:
         """Whether it was applied as often as ``times`` allows."""
         return self.times is not None and self.fired >= self.times
 
-    def meant(self, request: Request) -> list[Item] | None:
+    def meant(self, request: DecodedRequest) -> list[Item] | None:
         """Return the selected items of a request; None if it is not selected now.
 
         All matching requests count, also those that another fault decides about.

@@ -10,9 +10,9 @@ from kafkaguard.testing.proxy import addresses, frames
 from kafkaguard.testing.proxy.actions import Versions
 from kafkaguard.testing.proxy.connection import BUFFER_BYTES, Connection
 from kafkaguard.testing.proxy.frames import GarbageError
-from kafkaguard.testing.proxy.journal import Journal, answered_errors
+from kafkaguard.testing.proxy.journal import Recorder, answered_errors
 from kafkaguard.testing.proxy.listener import Address, Answer, Listener
-from kafkaguard.testing.proxy.matching import Request
+from kafkaguard.testing.proxy.matching import DecodedRequest
 from kafkaguard.testing.proxy.places import layout
 from kafkaguard.testing.proxy.plan import make_plan, shape
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from kafkaguard.testing.proxy.actions import Plan
-    from kafkaguard.testing.proxy.faults import Fault
+    from kafkaguard.testing.proxy.faults import CountedFault
     from kafkaguard.testing.proxy.items import Item
 
 _API_VERSIONS: Final = 18
@@ -47,7 +47,7 @@ class Hub:
 
     def __init__(
         self,
-        journal: Journal,
+        journal: Recorder,
         host: str,
         port: int,
         advertised_host: str,
@@ -55,7 +55,7 @@ class Hub:
     ) -> None:
         self.journal = journal
         self.max_bytes = max_bytes
-        self.faults: tuple[Fault, ...] = ()
+        self.faults: tuple[CountedFault, ...] = ()
         self.paused = False
         self.listeners: dict[Address, Listener] = {}
         self.topic_names: OrderedDict[UUID, str] = OrderedDict()
@@ -131,7 +131,7 @@ class Hub:
         body = frames.decode_request(header, frame)
         _check(header, body)
         items = self._asked(header, body, listener)
-        request = Request(header, listener.broker, tuple(items), body)
+        request = DecodedRequest(header, listener.broker, tuple(items), body)
         exchange = self.journal.request(
             connection=connection,
             broker=listener.broker,
@@ -204,7 +204,7 @@ class Hub:
             return listener.sessions.asked(body, items)
         return items
 
-    def _learn(self, request: Request, answer: Any, listener: Listener) -> None:
+    def _learn(self, request: DecodedRequest, answer: Any, listener: Listener) -> None:
         """Record the names of topics and the partitions of Fetch sessions."""
         if request.api in _NAMES_TOPICS:
             for topic in answer.topics or ():
@@ -261,7 +261,7 @@ async def _close_server(server: asyncio.Server) -> None:
     server.close()
 
 
-def _narrow(entry: Any, fault: Fault, request: Request) -> None:
+def _narrow(entry: Any, fault: CountedFault, request: DecodedRequest) -> None:
     versions = fault.action
     if not isinstance(versions, Versions) or not fault.match.offered_to(
         entry.api_key, request

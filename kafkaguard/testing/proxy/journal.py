@@ -149,24 +149,58 @@ class Counts:
     errors: Counter[tuple[str, int]]
 
 
-@dataclass
 class Journal:
     """The newest exchanges and closures, and the counts of all.
+
+    ``print(proxy.journal)`` shows them, a line for each.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._exchanges: deque[Exchange] = deque(maxlen=size)
+        self._closures: deque[Closure] = deque(maxlen=size)
+        self._counts = Counts(Counter(), Counter())
+        self.changed = threading.Condition()
+
+    def exchanges(self) -> list[Exchange]:
+        """Return the kept exchanges, oldest first."""
+        with self.changed:
+            return list(self._exchanges)
+
+    def closures(self) -> list[Closure]:
+        """Return the kept closures, oldest first."""
+        with self.changed:
+            return list(self._closures)
+
+    def counts(self) -> Counts:
+        """Return a copy of the current counts."""
+        with self.changed:
+            return Counts(self._counts.requests.copy(), self._counts.errors.copy())
+
+    def clear(self) -> None:
+        """Remove all entries and counts; the clock continues."""
+        with self.changed:
+            self._exchanges.clear()
+            self._closures.clear()
+            self._counts = Counts(Counter(), Counter())
+
+    def __str__(self) -> str:
+        """Return the journal, with a line for each exchange and closure."""
+        lines: list[Exchange | Closure] = [*self.exchanges(), *self.closures()]
+        lines.sort(key=lambda line: line.at)
+        return "\n".join(map(str, lines))
+
+
+class Recorder(Journal):
+    """The journal that the proxy writes.
 
     Args:
         size: How many exchanges and closures are kept.
     """
 
-    size: int
-
-    def __post_init__(self) -> None:
-        """Start the clock."""
+    def __init__(self, size: int) -> None:
+        super().__init__(size)
         self._start = time.monotonic()
-        self._exchanges: deque[Exchange] = deque(maxlen=self.size)
-        self._closures: deque[Closure] = deque(maxlen=self.size)
         self._number = 0
-        self._counts = Counts(Counter(), Counter())
-        self.changed = threading.Condition()
 
     def now(self) -> float:
         """Return the seconds since the start."""
@@ -205,34 +239,6 @@ class Journal:
         with self.changed:
             self._closures.append(Closure(self.now(), connection, broker, reason))
             self.changed.notify_all()
-
-    def exchanges(self) -> list[Exchange]:
-        """Return the kept exchanges, oldest first."""
-        with self.changed:
-            return list(self._exchanges)
-
-    def closures(self) -> list[Closure]:
-        """Return the kept closures, oldest first."""
-        with self.changed:
-            return list(self._closures)
-
-    def snapshot(self) -> Counts:
-        """Return a copy of the current counts."""
-        with self.changed:
-            return Counts(self._counts.requests.copy(), self._counts.errors.copy())
-
-    def clear(self) -> None:
-        """Remove all entries and counts; the clock continues."""
-        with self.changed:
-            self._exchanges.clear()
-            self._closures.clear()
-            self._counts = Counts(Counter(), Counter())
-
-    def __str__(self) -> str:
-        """Return the journal, with a line for each exchange and closure."""
-        lines: list[Exchange | Closure] = [*self.exchanges(), *self.closures()]
-        lines.sort(key=lambda line: line.at)
-        return "\n".join(map(str, lines))
 
 
 def answered_errors(answer: Any, topic_name: Any) -> tuple[AnsweredError, ...]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from kafkaguard._common.arguments import flag, whole_number
 from kafkaguard._verdicts.apis import API_NAMES
 from kafkaguard.testing.proxy import actions, names
-from kafkaguard.testing.proxy.faults import Fault
+from kafkaguard.testing.proxy.faults import CountedFault, Fault
 from kafkaguard.testing.proxy.matching import Match
 from kafkaguard.testing.proxy.names import FaultSpecError
 from kafkaguard.testing.proxy.places import kinds
@@ -42,7 +42,7 @@ class SelectedRequests:
 
     def __init__(
         self,
-        add: Callable[[Fault], Fault],
+        add: Callable[[CountedFault], Fault],
         match: Match,
         *,
         skip: int = 0,
@@ -164,7 +164,7 @@ class SelectedRequests:
         if times is not None and _whole("times", times) < 1:
             raise FaultSpecError(f"times={times}: a fault happens once or more")
         return self._add(
-            Fault(
+            CountedFault(
                 self._match,
                 action,
                 times=1 if self._once else times,
@@ -187,7 +187,7 @@ class SelectedRequests:
 
 
 def when(  # noqa: PLR0913 - each way to choose a request
-    add: Callable[[Fault], Fault],
+    add: Callable[[CountedFault], Fault],
     api: str | Iterable[str] | None = None,
     *,
     topic: str | None = None,

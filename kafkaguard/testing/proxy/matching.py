@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,16 +19,46 @@ if TYPE_CHECKING:
 _log = logging.getLogger("kafkaguard.testing")
 
 
+class Request(Protocol):
+    """A request to a broker, as predicates get it."""
+
+    @property
+    def api(self) -> str:
+        """Kafka's name of the API."""
+
+    @property
+    def version(self) -> int:
+        """The version of the API."""
+
+    @property
+    def client_id(self) -> str | None:
+        """The client id."""
+
+    @property
+    def broker(self) -> int | None:
+        """The id of the request's broker, or None if unknown."""
+
+    @property
+    def partitions(self) -> tuple[tuple[str, int | None], ...]:
+        """The topics and partitions that it names."""
+
+    @property
+    def body(self) -> Any:
+        """The decoded body, with the fields of Kafka's schema in snake case.
+
+        None if the API or its version is unknown.
+        """
+
+
 @dataclass(frozen=True, slots=True)
-class Request:
-    """A request to a broker, as predicates get it.
+class DecodedRequest:
+    """A request as the proxy has decoded it; see :class:`Request`.
 
     Attributes:
         header: Its API, version, correlation id and client id.
         broker: The id of the request's broker, or None if unknown.
         items: The items that it names: topics with their partitions, groups, resources.
-        body: The decoded body, with the fields of Kafka's schema in snake case; None
-            if the API or its version is unknown.
+        body: The decoded body.
     """
 
     header: Header
@@ -77,13 +107,13 @@ class Match:
         """Whether it selects certain topics or partitions."""
         return self.topic is not None or self.partition is not None
 
-    def meets(self, request: Request) -> bool:
+    def meets(self, request: DecodedRequest) -> bool:
         """Return whether a request matches, without regard to its items."""
         return self.offered_to(request.header.api_key, request) and (
             self.when is None or self._holds(request)
         )
 
-    def offered_to(self, api_key: int, request: Request) -> bool:
+    def offered_to(self, api_key: int, request: DecodedRequest) -> bool:
         """Return whether an API that a request's sender is offered matches."""
         return (
             (self.api_keys is None or api_key in self.api_keys)
@@ -100,7 +130,7 @@ class Match:
             self.partition is None or item.partition in (None, self.partition)
         )
 
-    def _holds(self, request: Request) -> bool:
+    def _holds(self, request: DecodedRequest) -> bool:
         assert self.when is not None
         try:
             return bool(self.when(request))

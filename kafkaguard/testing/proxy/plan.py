@@ -13,16 +13,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from uuid import UUID
 
-    from kafkaguard.testing.proxy.faults import Fault
+    from kafkaguard.testing.proxy.faults import CountedFault
     from kafkaguard.testing.proxy.items import Item, Keys
     from kafkaguard.testing.proxy.journal import Exchange
-    from kafkaguard.testing.proxy.matching import Request
+    from kafkaguard.testing.proxy.matching import DecodedRequest
 
 _log = logging.getLogger("kafkaguard.testing")
 _PER_SECOND = 1000
 
 
-def make_plan(request: Request, exchange: Exchange, faults: Iterable[Fault]) -> Plan:
+def make_plan(
+    request: DecodedRequest, exchange: Exchange, faults: Iterable[CountedFault]
+) -> Plan:
     """Decide what to do with a request.
 
     Faults are tried in the order in which they were set. Delays and throttling add up.
@@ -51,7 +53,7 @@ def make_plan(request: Request, exchange: Exchange, faults: Iterable[Fault]) -> 
 
 
 def _left(
-    items: list[Item], undecided: set[Item] | None, request: Request
+    items: list[Item], undecided: set[Item] | None, request: DecodedRequest
 ) -> list[Item] | None:
     """Return the items about which no fault has decided yet; None if none is left."""
     if undecided is None:

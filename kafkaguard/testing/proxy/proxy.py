@@ -13,12 +13,12 @@ from kafkaguard._common.public import public
 from kafkaguard.testing.proxy import language, names, script
 from kafkaguard.testing.proxy.frames import MAX_FRAME_BYTES
 from kafkaguard.testing.proxy.hub import BROKER_TAKEN_AWAY, Hub
-from kafkaguard.testing.proxy.journal import Journal
+from kafkaguard.testing.proxy.journal import Journal, Recorder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Iterator
 
-    from kafkaguard.testing.proxy.faults import Fault
+    from kafkaguard.testing.proxy.faults import CountedFault, Fault
     from kafkaguard.testing.proxy.journal import Closure, Exchange
     from kafkaguard.testing.proxy.language import SelectedRequests
     from kafkaguard.testing.proxy.listener import Address, Listener
@@ -79,15 +79,14 @@ class FaultProxy:
     ) -> None:
         size = arguments.whole_number("FaultProxy(): journal_size", journal_size, 1)
         arguments.whole_number("FaultProxy(): max_frame_bytes", max_frame_bytes, 1)
-        self.journal = Journal(size)
+        recorder = Recorder(size)
+        self.journal: Journal = recorder
         """Everything that went through; ``print(proxy.journal)`` shows it."""
         self.upstream = _addresses(upstream)
         """Host and port of each broker behind it."""
         if isinstance(port, str) or arguments.port(str(port), lowest=0) is None:
             raise ProxyError(f"port={port!r}: give 1 to 65535, or 0 for any free port")
-        self._hub = Hub(
-            self.journal, host, port, advertised_host or host, max_frame_bytes
-        )
+        self._hub = Hub(recorder, host, port, advertised_host or host, max_frame_bytes)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._entrances: list[Listener] = []
@@ -340,12 +339,12 @@ class FaultProxy:
             await self._hub.open(listener)
         return [await self._hub.listener(address) for address in self.upstream]
 
-    def _add(self, fault: Fault) -> Fault:
+    def _add(self, fault: CountedFault) -> Fault:
         fault.owner = self._remove
         self._hub.faults = (*self._hub.faults, fault)
         return fault
 
-    def _remove(self, fault: Fault) -> None:
+    def _remove(self, fault: CountedFault) -> None:
         self._hub.faults = tuple(f for f in self._hub.faults if f is not fault)
 
     def _door(self, broker: int) -> Listener:

@@ -17,7 +17,7 @@ from kafkaguard.testing.proxy.names import FaultSpecError, unknown
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kafkaguard.testing.proxy.faults import Fault
+    from kafkaguard.testing.proxy.faults import CountedFault
     from kafkaguard.testing.proxy.yaml_words import Word
 
 _NUMBER: Final = (int, float)
@@ -55,7 +55,7 @@ _ACTIONS: Final = tuple(
 
 def read_faults(
     file: Path, *, rate: float | None = None, seed: int | None = None
-) -> list[Fault]:
+) -> list[CountedFault]:
     """Read the faults of a file.
 
     Args:
@@ -97,7 +97,7 @@ def _of_its_own(common: dict[str, Any], number: int) -> dict[str, Any]:
     return {**common, **seed}
 
 
-def _fault(words: tuple[Word, ...], common: dict[str, Any]) -> Fault:
+def _fault(words: tuple[Word, ...], common: dict[str, Any]) -> CountedFault:
     action = _action(words)
     own, beside = _parameters(action.key)
     chosen, arguments = dict(common), {}
@@ -112,7 +112,7 @@ def _fault(words: tuple[Word, ...], common: dict[str, Any]) -> Fault:
             raise word.error(unknown("word", word.key, known))
     if own is not None:
         arguments[own] = _typed(action, {action.key: _ARGUMENTS[own]})
-    made: list[Fault] = []
+    made: list[CountedFault] = []
     try:
         getattr(when(_keep_in(made), **chosen), action.key)(**arguments)
     except FaultSpecError as error:
@@ -120,8 +120,8 @@ def _fault(words: tuple[Word, ...], common: dict[str, Any]) -> Fault:
     return made[0]
 
 
-def _keep_in(made: list[Fault]) -> Any:
-    def keep(fault: Fault) -> Fault:
+def _keep_in(made: list[CountedFault]) -> Any:
+    def keep(fault: CountedFault) -> CountedFault:
         made.append(fault)
         return fault
 

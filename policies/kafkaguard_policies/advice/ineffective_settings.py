@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafkaguard_policies.model.policy import ways_of_rejecting
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -59,7 +61,7 @@ def _own_letters(policy: PolicyDocument) -> Iterator[str]:
 
 def _no_letters(policy: PolicyDocument) -> Iterator[str]:
     default = type(policy).model_fields["dead_letter"].default
-    if policy.dead_letter == default or "dead_letter" in policy.ways_of_rejecting:
+    if policy.dead_letter == default or "dead_letter" in ways_of_rejecting(policy):
         return
     yield (
         f"dead_letter has no effect with on_reject: {policy.on_reject}: no record "

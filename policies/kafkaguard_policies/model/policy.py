@@ -225,11 +225,6 @@ class DeadLetter(Part):
             )
         return value
 
-    @property
-    def depends_on_topic(self) -> bool:
-        """Whether each topic has a dead-letter topic of its own."""
-        return "{topic}" in self.topic
-
     def topic_for(self, topic: str) -> str:
         """Return the dead-letter topic of a topic."""
         return self.topic.format(topic=topic)
@@ -421,12 +416,6 @@ class PolicyDocument(Part):
         """Hash the content, so that a policy can be a dict key."""
         return hash(self.policy_id)
 
-    @property
-    def ways_of_rejecting(self) -> frozenset[OnReject]:
-        """All values of ``on_reject`` in the policy and its overrides."""
-        others = (each.on_reject for each in self.overrides)
-        return frozenset({self.on_reject, *(way for way in others if way is not None)})
-
     @cached_property
     def policy_id(self) -> str:
         """Twelve hexadecimal digits that identify the content.
@@ -442,3 +431,9 @@ class PolicyDocument(Part):
         """Return a policy with some settings changed, checked like a new one."""
         kept = {name: as_written(getattr(self, name)) for name in self.model_fields_set}
         return type(self)(**{**kept, **changes})
+
+
+def ways_of_rejecting(policy: PolicyDocument) -> frozenset[OnReject]:
+    """Return all values of ``on_reject`` in a policy and its overrides."""
+    others = (each.on_reject for each in policy.overrides)
+    return frozenset({policy.on_reject, *(way for way in others if way is not None)})

@@ -64,7 +64,7 @@ class PolicyWatcher:
         self._thread: Thread | None = None
 
     def subscribe(self, change: Callable[[RetryPolicy], object]) -> None:
-        """Call ``change`` with each new policy (``Retrier.use``, for example)."""
+        """Call ``change`` with each new policy."""
         self._subscribers.append(change)
 
     def reload(self) -> ReloadEvent | None:

@@ -58,8 +58,11 @@ def retry(  # noqa: PLR0913 - facts about the calls, by name
         cluster: The cluster's id or bootstrap servers. Calls with the same value share
             the retry budget and the breaker.
         hooks: Callables that receive each event.
-        repairs: Functions to run before another attempt; see ``Retrier``.
-        confirm: Checks what an earlier attempt has created; see ``Retrier``.
+        repairs: Functions to run before another attempt, by action: ``REFRESH``,
+            ``REJOIN``, ``ABORT``, ``RECREATE``. A repair that raises or returns False
+            ends the call. Without a repair for the last three, such a failure does.
+        confirm: Checks, when a repeated create finds that the object exists, whether it
+            is as requested. False, or text on the differences, is logged as a warning.
 
     When a create or delete is repeated because its answer was lost, the answers "exists
     already" and "does not exist" count as success, and the call returns None.

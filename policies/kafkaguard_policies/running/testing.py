@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 #: The current test, or None.
-active: RetryTesting | None = None
+active: Recorder | None = None
 
 
 @dataclass(slots=True)
@@ -48,6 +48,10 @@ class RetryTesting:
                 )
         self._forced.extend(outcomes)
 
+
+class Recorder(RetryTesting):
+    """What retried calls use in place of their waits."""
+
     def next_forced(self) -> Exception | None:
         """Return the next forced outcome, or None to call."""
         return self._forced.popleft() if self._forced else None
@@ -78,7 +82,7 @@ def retry_testing() -> Iterator[RetryTesting]:
         1
     """
     global active  # noqa: PLW0603 - the success path reads only one global
-    before, active = active, RetryTesting()
+    before, active = active, Recorder()
     try:
         yield active
     finally:

@@ -18,7 +18,7 @@ from kafkaguard.testing import FaultProxy
 from kafkaguard.testing.proxy import frames
 from kafkaguard.testing.proxy.connection import Connection
 from kafkaguard.testing.proxy.hub import Hub
-from kafkaguard.testing.proxy.journal import Journal
+from kafkaguard.testing.proxy.journal import Recorder
 from kafkaguard.testing.proxy.places import layout
 from tests.effort import cases
 from tests.own_log import own_records
@@ -56,7 +56,7 @@ class ClosedCircuit(Hub):
     """A hub whose brokers are byte strings and whose doors are none."""
 
     def __init__(self):
-        super().__init__(Journal(100), "127.0.0.1", 0, "proxy", 1_000_000)
+        super().__init__(Recorder(100), "127.0.0.1", 0, "proxy", 1_000_000)
         self.broker_says = b""
 
     async def dial(self, host, port):

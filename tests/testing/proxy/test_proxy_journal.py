@@ -102,11 +102,11 @@ def test_the_journal_is_bounded_and_counts_on(kafka_cluster):
         for _ in range(5):
             client.ask(HEARTBEAT)
         assert [e.number for e in proxy.requests()] == [3, 4, 5]
-        assert proxy.journal.snapshot().requests["Heartbeat"] == 5
-        assert proxy.journal.snapshot().errors["Heartbeat", 27] == 4
+        assert proxy.journal.counts().requests["Heartbeat"] == 5
+        assert proxy.journal.counts().errors["Heartbeat", 27] == 4
         proxy.journal.clear()
         assert str(proxy.journal) == ""
-        assert proxy.journal.snapshot().requests["Heartbeat"] == 0
+        assert proxy.journal.counts().requests["Heartbeat"] == 0
 
 
 def test_a_code_without_a_name(kafka_faults, client):

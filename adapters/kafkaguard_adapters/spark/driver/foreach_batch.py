@@ -129,7 +129,7 @@ def foreach_batch(  # noqa: PLR0913 - one for each setting
     config: Mapping[str, str] | None = None,
     checkpoint: str | None = None,
     on_report: OnReport | None = None,
-) -> ForeachBatch:
+) -> Callable[[DataFrame, int], None]:
     """Return the function for ``df.writeStream.foreachBatch(...)``.
 
     A stream continues after outages: topic facts are cached for 60 s, or as long as no

@@ -26,6 +26,7 @@ from kafkaguard_adapters.spark.executor.known_topics import KnownTopics
 from kafkaguard_adapters.spark.executor.row_check import row_check
 from kafkaguard_adapters.spark.marker import as_text
 from kafkaguard_adapters.spark.verdicts import record_error
+from kafkaguard_policies.model.policy import ways_of_rejecting
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,7 +95,7 @@ def _checked(
     """
     topic = settings.topic
     if topic is None:
-        if "raise" not in settings.policy.ways_of_rejecting:
+        if "raise" not in ways_of_rejecting(settings.policy):
             return None
         return F.when(row_check(df.columns, settings), F.col("value"))
     if not any(_is_fatal(reason, settings) for reason in Reason):

@@ -48,6 +48,7 @@ from kafkaguard_adapters.spark.policy import read_policy
 from kafkaguard_adapters.spark.report import total
 from kafkaguard_adapters.spark.settings import make_settings
 from kafkaguard_adapters.spark.verdicts import record_error
+from kafkaguard_policies.model.policy import ways_of_rejecting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -55,7 +56,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from kafkaguard_adapters.spark.driver.foreach_batch import ForeachBatch
     from kafkaguard_adapters.spark.pipeline.model import OnMalformed, Pipeline, Stream
     from kafkaguard_adapters.spark.pipeline.places import Place
     from kafkaguard_adapters.spark.pipeline.rows import Rows
@@ -369,7 +369,7 @@ class _Batches:
         unfinished: What the batch that failed has written; empty: none has failed.
     """
 
-    def __init__(self, function: ForeachBatch) -> None:
+    def __init__(self, function: Callable[[DataFrame, int], None]) -> None:
         self._function = function
         self.unfinished = ""
 
@@ -404,7 +404,7 @@ def _arguments(pipeline: Pipeline) -> dict[str, Any]:
     sink = pipeline.sink
     policy = read_policy(pipeline.policy)
     # A malformed line must fail the job before anything is sent: before a shuffle.
-    sets_aside = policy.ways_of_rejecting != {"raise"}
+    sets_aside = ways_of_rejecting(policy) != {"raise"}
     stops = on_malformed(pipeline) == "raise" and sets_aside and not pipeline.order_by
     return {
         "topic": sink.topic,
