@@ -7,7 +7,14 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from kafkaguard._version import __version__
+import kafkaguard
+from kafkaguard import __version__
+
+# A class shows its public module as soon as that has loaded it.
+for _name in kafkaguard.__all__:
+    _module = getattr(kafkaguard, _name)
+    for _each in getattr(_module, "__all__", ()):
+        getattr(_module, _each)
 
 project = "kafkaguard"
 author = "the kafkaguard maintainers"
@@ -28,6 +35,7 @@ extensions = [
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
 autodoc_typehints = "description"
+autodoc_typehints_description_target = "documented_params"
 exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = f"kafkaguard {__version__}"

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kafkaguard_policies.retry_policy import RetryPolicy as RetryPolicy
     from kafkaguard_policies.running.decorator import retry as retry
 
-__all__, __getattr__, __dir__ = exports(
+exports(
     __name__,
     {
         "kafkaguard.cluster": "",

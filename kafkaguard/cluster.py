@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         RemoteStorageWatch as RemoteStorageWatch,
     )
 
-__all__, __getattr__, __dir__ = exports(
+exports(
     __name__,
     {
         "kafkaguard._cluster.lag": (

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         WaitEvent as WaitEvent,
     )
 
-__all__, __getattr__, __dir__ = exports(
+exports(
     __name__,
     {
         "kafkaguard._cluster.remote_storage": "RemoteStorageEvent",

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
         retry_testing as retry_testing,
     )
 
-__all__, __getattr__, __dir__ = exports(
+exports(
     __name__,
     {
         "kafkaguard._retries.breaker": "BreakerState",

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 require("kafkaguard.spark", "spark", *SPARK)
 
-__all__, __getattr__, __dir__ = exports(
+exports(
     __name__,
     {
         "kafkaguard_adapters.spark.driver.data_source": "register",

@@ -47,20 +47,19 @@ def _read_annotations(cls: type) -> None:
         cls.__annotations__ = found
 
 
-def exports(
-    module: str, homes: Mapping[str, str], loaded: Iterable[str] = ()
-) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
+def exports(module: str, homes: Mapping[str, str], loaded: Iterable[str] = ()) -> None:
     """Export names whose files are loaded at the first use (PEP 562).
+
+    It sets ``__all__``, ``__getattr__`` and ``__dir__`` of the public module. Type
+    checkers do not see these, so they report a name that is not there.
 
     Args:
         module: The public module.
         homes: The modules that define names, each with its names between spaces. A
             module without names is exported itself.
         loaded: Names that the public module has already.
-
-    Returns:
-        ``__all__``, ``__getattr__`` and ``__dir__`` of the public module.
     """
+    front = vars(sys.modules[module])
     places = {name: home for home, names in homes.items() for name in names.split()}
     modules = {home.rpartition(".")[2]: home for home in homes if not homes[home]}
     every = sorted({*places, *modules, *loaded})
@@ -74,8 +73,9 @@ def exports(
         if name not in places:
             text = f"module {module!r} has no attribute {name!r}"
             raise AttributeError(text, name=name, obj=sys.modules[module])
-        value = public(module)(getattr(import_module(places[name]), name))
-        setattr(sys.modules[module], name, value)
-        return value
+        home = import_module(places[name])
+        for each in homes[places[name]].split():
+            front[each] = public(module)(getattr(home, each))
+        return front[name]
 
-    return every, load, lambda: every
+    front |= {"__all__": every, "__getattr__": load, "__dir__": lambda: every}

@@ -114,7 +114,7 @@ class Ruling:
         max_attempts: The most attempts in all.
         max_waits: The most waits that cost no attempt.
         deadline: The longest time of the call in seconds, in all.
-        backoff: The waits.
+        backoff (kafkaguard.policies.Backoff): The waits.
         in_doubt: What to do if the call may have succeeded.
         on_reject: What to do with a rejected record.
         cost: Tokens that a retry takes from the budget.

@@ -49,7 +49,7 @@ def classify(
     """Return what to do about an answer of a broker or an error of a client.
 
     The result depends on the arguments only; verdicts are cached. Omit what you do not
-    know: then the more costly case is assumed (see ``kafkaguard._verdicts.rules``).
+    know: then the more costly case is assumed.
 
     Args:
         error: A code (int) from an answer; or an exception of kafka-python,

@@ -61,7 +61,7 @@ _LOADED = [
 for _name in _LOADED:
     public(__name__)(globals()[_name])
 
-__all__, __getattr__, __dir__ = exports(
+exports(
     __name__,
     {
         "kafkaguard._delivery.report": (

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
         parse_uuid as parse_uuid,
     )
 
-__all__, __getattr__, __dir__ = exports(
+exports(
     __name__,
     {
         "kafkaguard.protocol.broker_registration": "",

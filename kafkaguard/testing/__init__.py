@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         ProxyError as ProxyError,
     )
 
-__all__, __getattr__, __dir__ = exports(
+exports(
     __name__,
     {
         "kafkaguard.testing.cluster.broker": "Broker",

@@ -21,7 +21,8 @@ from confluent_kafka import Consumer, DeserializingConsumer, Message, Producer
 from confluent_kafka.admin import AdminClient
 
 from typing_extensions import assert_type
-from kafkaguard import LagReport, LogDirsReport, OffsetsReport, TopicFacts, guard
+from kafkaguard import TopicFacts, guard
+from kafkaguard.cluster import LagReport, LogDirsReport, OffsetsReport
 
 config = {"bootstrap.servers": "localhost:9092"}
 consumer = guard(Consumer(config), config=config, topics={"t": TopicFacts()})
@@ -89,7 +90,8 @@ from aiokafka import AIOKafkaConsumer
 from kafka import KafkaConsumer
 
 from typing_extensions import assert_type
-from kafkaguard import LagReport, guard
+from kafkaguard import guard
+from kafkaguard.cluster import LagReport
 
 consumer = guard(KafkaConsumer())
 assert_type(consumer.lag(), LagReport)

@@ -8,8 +8,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 
 from kafkaguard import Action, TopicFacts, errors, guard
-from kafkaguard._delivery.report import ForkedProducerError
-from kafkaguard.errors import DeliveryFailed
+from kafkaguard.errors import DeliveryFailed, ForkedProducerError
 
 CONFIG = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
 

@@ -38,7 +38,7 @@ OBJECTS = {
     if inspect.isclass(value) or inspect.isfunction(value)
 }
 DIRECTIVE = re.compile(
-    r"^\.\. auto(\w+):: (kafkaguard[\w.]*)(\(\))?\n(?:   :members: (.*)\n)?",
+    r"^\.\. auto(\w+):: (kafkaguard[\w.]*)(\(\))?(?:\(\*.*\))?\n(?:   :members: (.*)\n)?",
     re.MULTILINE,
 )
 #: A class that is no protocol.

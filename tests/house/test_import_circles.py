@@ -35,7 +35,7 @@ def imported(file, known):
     """
     names = set()
     tree = ast.parse(file.read_text())
-    if "= exports(" in file.read_text():
+    if "\nexports(" in file.read_text():
         tree.body = [node for node in tree.body if not isinstance(node, ast.If)]
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

@@ -167,7 +167,8 @@ class TestForks:
         script = f"""
             import os
             from kafka import KafkaProducer
-            from kafkaguard import ForkedProducerError, guard
+            from kafkaguard import guard
+            from kafkaguard.errors import ForkedProducerError
 
             servers = {kafka_cluster.bootstrap_servers!r}
             producer = guard(KafkaProducer(bootstrap_servers=servers, linger_ms=80_000))

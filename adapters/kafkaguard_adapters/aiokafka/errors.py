@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, ClassVar
 from aiokafka import errors as aiokafka_errors
 from kafkaguard._verdicts.verdict import Action, RuleInfo, Verdict
 from kafkaguard.errors import (
-    BY_CODE,
     ClientClosedError,
     ClientStateError,
     ClientTimeoutError,
     RetriableError,
 )
+from kafkaguard.errors._generated import BY_CODE
 from kafkaguard_adapters.client_errors import ClientErrors
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ def error_class(name: str) -> type[errors.KafkaGuardError]:
     found = getattr(errors, name, None)
     if isinstance(found, type) and issubclass(found, errors.KafkaGuardError):
         return found
-    classes = {known for known in errors.__all__ if known.endswith("Error")}
+    classes = {known for known in dir(errors) if known.endswith("Error")}
     raise ValueError(
         f"kafkaguard.errors has no class {name!r}{did_you_mean(name, classes)}"
     )

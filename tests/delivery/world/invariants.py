@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from kafkaguard._delivery.report import SupersededError
+from kafkaguard.errors import SupersededError
 from tests.delivery.world.clients import DELIVERY_S, GRACE_S, LINGER_S
 
 if TYPE_CHECKING:

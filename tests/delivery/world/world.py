@@ -13,11 +13,11 @@ from kafkaguard._delivery import commands as c
 from kafkaguard._delivery.attempts import Shared
 from kafkaguard._delivery.facts import HandOverStoppedError, Place, Raw
 from kafkaguard._delivery.machine import DeliveryMachine
-from kafkaguard._delivery.report import SupersededError
 from kafkaguard._delivery.sizes import batch_size
 from kafkaguard._retries.breaker import CircuitBreaker
 from kafkaguard._retries.budget import RetryBudget
 from kafkaguard._verdicts.verdict import TopicFacts
+from kafkaguard.errors import SupersededError
 from tests.delivery.world.batches import Item, ModelBatch
 from tests.delivery.world.broker import Broker
 from tests.delivery.world.clients import DELIVERY_S, KINDS, Kind, ModelClient
