@@ -1,5 +1,7 @@
 """Write all public names with their signatures, so that changes are visible.
 
+Members of a public base class are listed there only.
+
 ``python scripts/generate_public_api.py`` writes the list. With ``--check`` it compares
 the list and exits with 1 if it is out of date.
 """
@@ -47,10 +49,12 @@ def _lines(name: str, value: Any) -> list[str]:
         return [f"{name}: {', '.join(value.__members__)}"]
     if issubclass(value, BaseException):
         return [f"{name}({', '.join(base.__name__ for base in value.__bases__)})"]
+    bases = [cls for cls in value.__mro__[1:] if cls.__module__ in MODULES]
+    inherited = {owner for base in bases for owner in base.__mro__}
     members = {
         each: vars(owner)[each]
         for owner in reversed(value.__mro__)
-        if "kafkaguard" in owner.__module__
+        if "kafkaguard" in owner.__module__ and owner not in inherited
         for each in vars(owner)
         if not each.startswith("_") and each != "model_config"  # pydantic's own
     }

@@ -115,13 +115,13 @@ class ReportListener(StreamingQueryListener):
 
     def onQueryProgress(self, event: Any) -> None:  # noqa: ARG002, N802 - Spark's name
         """Report the new lines."""
-        self.tell()
+        self._tell()
 
     def onQueryTerminated(self, event: Any) -> None:  # noqa: ARG002, N802 - Spark's name
         """Report the new lines."""
-        self.tell()
+        self._tell()
 
-    def tell(self) -> None:
+    def _tell(self) -> None:
         """Call the hook with the new reports; its exceptions are logged."""
         for line in self._lines():
             content = json.loads(line)
