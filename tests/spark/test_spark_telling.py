@@ -111,7 +111,9 @@ def test_listener_tells_each_batch_once(file, caplog):
     listener.onQueryTerminated(None)
     assert seen == [(1, 7), (2, 8), (3, 9)]
     assert caplog.text.count("on_report raised an exception") == 3
-    assert ReportListener(str(file.with_name("gone")), hook).onQueryProgress(None) is None
+    assert (
+        ReportListener(str(file.with_name("gone")), hook).onQueryProgress(None) is None
+    )
 
 
 def test_collapsed_keys_are_told_once_with_their_number():
