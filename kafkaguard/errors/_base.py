@@ -70,6 +70,16 @@ class KafkaGuardError(Exception):
     #: around the call does not send that record again.
     is_outcome: bool = False
 
+    def __init_subclass__(
+        cls, *, code: int | None = None, name: str | None = None
+    ) -> None:
+        """Set a code and its name; a class without them has those of its parent."""
+        super().__init_subclass__()
+        if code is not None:
+            cls.code = code
+        if name is not None:
+            cls.name = name
+
     def __init__(  # noqa: PLR0913 - one for each attribute
         self,
         message: str | None = None,

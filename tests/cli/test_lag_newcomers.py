@@ -218,14 +218,6 @@ def test_numbers_that_bound_nothing_are_refused(args):
     assert re.search(rf"{args[-2]}.*{re.escape(args[-1])}.*give a .*number from", said)
 
 
-@pytest.mark.parametrize("name", ["nonexist/x.svg", "x.png"])
-def test_picture_that_cannot_be_kept_is_refused_before_the_first_look(tmp_path, name):
-    """No minutes of looking are lost."""
-    code, _, said = kafkaguard("lag", "-b", "localhost:1", "--plot", tmp_path / name)
-    assert (code, "cannot be reached" in said) == (2, False)
-    assert str(tmp_path / name) in said
-
-
 @pytest.mark.parametrize(
     ("name", "meant"),
     [

@@ -129,17 +129,6 @@ def test_b24_a_fenced_producer_may_have_timed_out(capsys):
         assert words in told
 
 
-@pytest.mark.parametrize("name", ["a.png", "a", "none/a.svg"])
-def test_a_picture_is_svg_in_every_command(name, tmp_path, capsys):
-    """The file's ending is checked before anything is drawn or asked."""
-    file = str(tmp_path / name)
-    assert run(["policy", "preview", "default", "--svg", file]) == 2
-    assert f"--svg {file}" in capsys.readouterr().err
-    assert run(["lag", "-b", "127.0.0.1:1", "--plot", file]) == 2
-    assert f"--plot {file}" in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
-
-
 def test_the_schema_takes_json_as_every_command(capsys):
     """It is the same with and without."""
     assert run(["policy", "schema"]) == run(["policy", "schema", "--json"]) == 0
