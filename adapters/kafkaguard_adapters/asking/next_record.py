@@ -14,12 +14,14 @@ from kafka.errors import UnsupportedCodecError
 from kafka.record import MemoryRecords
 
 from kafkaguard._cluster.numbers import known_time
-from kafkaguard.errors import CorruptMessageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from kafkaguard_adapters.asking.answers import AbortedTransaction, FetchedPartition
+
+#: Kafka's code CORRUPT_MESSAGE.
+_CORRUPT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +64,7 @@ def find_next(answer: FetchedPartition, offset: int, stop: int) -> Next | Onward
     try:
         for batch in _batches(answer.records):
             if not batch.validate_crc():
-                return CorruptMessageError.code
+                return _CORRUPT
             is_seen = aborted.shows(batch)
             if _next_offset(batch) <= offset:
                 continue
@@ -71,7 +73,7 @@ def find_next(answer: FetchedPartition, offset: int, stop: int) -> Next | Onward
                 return record
             offset = _next_offset(batch)
     except Exception:  # noqa: BLE001 - the codecs raise any kind of exception
-        return CorruptMessageError.code
+        return _CORRUPT
     return Next(exists=False) if offset >= stop else Onward(offset)
 
 

@@ -108,21 +108,12 @@ _REFUSED = {
     ),
     Reason.MALFORMED: _refused(
         e.InvalidRecordError,
-        "a line of the source does not fit the declared columns, or (CSV) it ends "
-        "inside quotes, and its value may go on in the next line: multiLine",
+        "a line of the source does not fit the declared columns",
         "malformed",
         "correct the file or its columns, or keep such lines as dead letters: "
         "source.on_malformed",
         "Spark's PermissiveMode and columnNameOfCorruptRecord",
         "A line of a pipeline's source does not fit the declared columns.",
-    ),
-    Reason.KEY_MADE_NULL: _refused(
-        e.InvalidRecordKeyError,
-        f"a cast in select.key made a value null; correct the value or {_NAME_ONE}",
-        "key-made-null",
-        "correct the data or select.key, or dead-letter such records",
-        "Spark's try_cast, and cast without ANSI mode",
-        "A pipeline's key is a cast that turned a value into null.",
     ),
     Reason.SUPERSEDED: _Refused(
         e.BatchMateRefusedError,
@@ -143,7 +134,6 @@ NO_TOPIC = Verdict(
     ),
 )
 NO_PARTITION_OF_A_RECORD = _REFUSED[Reason.UNKNOWN_PARTITION].verdict
-MALFORMED = _REFUSED[Reason.MALFORMED].verdict
 #: Verdicts by the name of the rule, to decode them on the driver.
 BY_RULE = {
     verdict.rule.id: verdict

@@ -72,15 +72,13 @@ def run(file: Path, *, as_json: bool) -> None:
     written = "nothing was written, because the job had not started"
     try:
         definition = _load(file)
-        report = running.empty_report(definition)
-        if report is None:
-            progress = Progress()
-            with _session(definition, file) as spark:
-                frame = _plan(spark, definition, file)
-                written = _maybe_written(definition)
-                with progress.of(spark):
-                    report = _job(frame, definition, progress)
-                written = f"the job succeeded: {report}"
+        progress = Progress()
+        with _session(definition, file) as spark:
+            frame = _plan(spark, definition, file)
+            written = _maybe_written(definition)
+            with progress.of(spark):
+                report = _job(frame, definition, progress)
+            written = f"the job succeeded: {report}"
     except KeyboardInterrupt as interrupt:
         notes = getattr(interrupt, "__notes__", ())
         said = "; ".join([f"interrupted: {written}", *notes])

@@ -13,14 +13,7 @@ from pydantic import ValidationError
 
 from kafkaguard_adapters.spark.pipeline.early_checks import (
     wrong_client_settings,
-    wrong_columns,
-    wrong_interval,
     wrong_spark_settings,
-)
-from kafkaguard_adapters.spark.pipeline.input_files import (
-    TEXTS,
-    files_at,
-    wrong_compression,
 )
 from kafkaguard_adapters.spark.pipeline.model import Pipeline
 from kafkaguard_policies.model.problems import PolicyError, Problem, problems_of
@@ -115,8 +108,6 @@ def _wrong_values(
     """Check what has the right form, as far as that needs no Spark."""
     for check in (
         _wrong_paths,
-        wrong_interval,
-        wrong_columns,
         wrong_client_settings,
         wrong_spark_settings,
     ):
@@ -191,10 +182,6 @@ def _wrong_paths(pipeline: Pipeline) -> Iterator[tuple[Place, str]]:
     source, stream = pipeline.source.path, pipeline.stream
     if source and _is_local(source) and not glob(source):  # noqa: PTH207 - a user's pattern
         yield ("source", "path"), f"the file {source} does not exist"
-    if source and _is_local(source) and pipeline.source.format.lower() in TEXTS:
-        wrong = wrong_compression(files_at(source))
-        if wrong is not None:
-            yield ("source", "path"), wrong
     if stream and _is_local(stream.checkpoint):
         folders = [Path(stream.checkpoint), *Path(stream.checkpoint).parents]
         there = next(each for each in folders if os.access(each, os.F_OK))

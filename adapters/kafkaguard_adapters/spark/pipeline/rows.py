@@ -12,41 +12,31 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
-from pyspark.sql.types import StringType, StructField, StructType
 
 from kafkaguard._delivery.dead_letters import Reason
-from kafkaguard_adapters.spark.pipeline.csv_lines import (
-    RAW,
-    are_read_by_line,
-    as_lines,
-    is_open,
-    line_schema,
-    parsed,
-)
-from kafkaguard_adapters.spark.pipeline.input_files import different_heads
 from kafkaguard_adapters.spark.pipeline.kafka_source import FORMAT, with_beginning
 from kafkaguard_adapters.spark.pipeline.places import MistakeError
 from kafkaguard_adapters.spark.policy import on_reject, read_policy
 from kafkaguard_adapters.spark.verdicts import record_error
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
-    from pyspark.sql import Column, DataFrame, Row, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from kafkaguard_adapters.spark.pipeline.model import OnMalformed, Pipeline, Source
 
 #: Columns: a line that could not be read, unchanged, and its file.
 LINE, FILE = "_kafkaguard_line", "_kafkaguard_file"
-_ROW, _OPEN = "_kafkaguard_row", "_kafkaguard_open"
+_ROW = "_kafkaguard_row"
 #: Spark's hidden column with a row's file.
 _PATH = "_metadata.file_path"
 #: Formats for which Spark returns the lines that it could not read.
 _TELLS = ("csv", "json", "xml")
 _MODE, _LINE_OPTION = "mode", "columnnameofcorruptrecord"
 _FAIL_FAST = "FAILFAST"
+_ENFORCE = "enforceschema"
 _SPARKS_LINE = "_corrupt_record"
 _CASES = {"true": True, "false": False}
 
@@ -58,13 +48,10 @@ class Rows:
     Attributes:
         frame: The rows.
         has_lines: Whether ``frame`` also has the columns :data:`LINE` and :data:`FILE`.
-        ends_open: Whether a malformed line ends inside quotes; None if lines are
-            malformed for other reasons only.
     """
 
     frame: DataFrame
     has_lines: bool
-    ends_open: Column | None = None
 
     @property
     def plain(self) -> DataFrame:
@@ -157,8 +144,7 @@ def read(spark: SparkSession, pipeline: Pipeline, *, with_lines: bool) -> Rows:
         with_lines: Whether to add the lines that cannot be read.
 
     Raises:
-        MistakeError: The names in a CSV file are not those of ``source.columns``, or a
-            column has a name that Spark uses for something else.
+        MistakeError: A column has a name that Spark uses for something else.
         PySparkException: The source cannot be read.
     """
     source = pipeline.source
@@ -174,15 +160,13 @@ def read(spark: SparkSession, pipeline: Pipeline, *, with_lines: bool) -> Rows:
             f"leave {_SPARKS_LINE} out: on_malformed: dead_letter, in source, keeps a "
             "line that cannot be read",
         )
-    schema = found.drop(LINE).schema
     again: Any = spark.readStream if pipeline.stream else spark.read
-    if source.format.lower() != "csv":
-        reader = again.schema(schema.add(LINE, "string"))
-        rows = _loaded(reader, source, options, columns=False)
-        return Rows(rows.withColumn(FILE, F.col(_PATH)), has_lines=True)
-    files = _CsvFiles(spark, source, schema)
-    files.check()
-    return Rows(files.rows(again, options), has_lines=True, ends_open=files.ends_open)
+    reader = again.schema(found.drop(LINE).schema.add(LINE, "string"))
+    if not any(name.lower() == _ENFORCE for name in options):
+        # Spark compares the header of each CSV file with the columns then.
+        options[_ENFORCE] = "false"
+    rows = _loaded(reader, source, options, columns=False)
+    return Rows(rows.withColumn(FILE, F.col(_PATH)), has_lines=True)
 
 
 def _options(pipeline: Pipeline) -> dict[str, str]:
@@ -202,179 +186,3 @@ def _loaded(
         reader = reader.schema(source.columns)
     rows: DataFrame = reader.load(source.path) if source.path else reader.load()
     return rows
-
-
-class _CsvFiles:
-    """The files of a CSV source, all with the same header.
-
-    Args:
-        spark: The session.
-        source: The source.
-        schema: Its columns, as Spark has found them or as they are declared.
-    """
-
-    def __init__(self, spark: SparkSession, source: Source, schema: StructType) -> None:
-        self._spark = spark
-        self._source = source
-        self._options = {n.lower(): value for n, value in source.options.items()}
-        self._has_header = self._options.get("header", "false").lower() == "true"
-        try:
-            lines = self._lines(spark.read, line_schema(None), {"header": "false"})
-            first, addresses = lines.first(), lines.inputFiles()
-            folders = {name.lower() for name in lines.columns[1:]}
-        except AnalysisException:  # There is no file yet.
-            first, addresses, folders = None, [], set()
-        self._schema = schema
-        self._folders = [each for each in schema if each.name.lower() in folders]
-        self._columns = [each for each in schema if each.name.lower() not in folders]
-        self._head = None if first is None else first[0]
-        self._different = different_heads(addresses, self._options)
-
-    @property
-    def ends_open(self) -> Column | None:
-        """Whether a malformed line ends inside quotes; None: that is no mistake."""
-        if not are_read_by_line(self._options):
-            return None
-        return is_open(F.col(LINE), self._options)
-
-    def check(self) -> None:
-        """Compare the first lines of the files with each other and with the columns.
-
-        Spark reads columns by position and ignores the names in the files.
-
-        Raises:
-            MistakeError: They differ.
-        """
-        is_declared = self._source.columns is not None
-        columns = [each.name for each in self._columns]
-        first_of: dict[str, list[str | None]] = {}
-        for file in self._different or [self._source.path or ""]:
-            names = self._first_line(file)
-            if is_declared and (
-                wrong := header_mistake(names, columns, self._has_header, file)
-            ):
-                place = ("source", "columns") if self._has_header else ("source",)
-                raise MistakeError(place, wrong)
-            first_of[file] = names
-        if self._has_header and (wrong := different_headers(first_of)):
-            raise MistakeError(("source", "path"), wrong)
-
-    def _first_line(self, address: str) -> list[str | None]:
-        options = self._options | {"header": "false"}
-        raw = self._spark.read.format("csv").options(**options)
-        try:
-            first = raw.load(address).first()
-        except AnalysisException:
-            return []
-        return [] if first is None else list(first)[: self._width(first)]
-
-    def _width(self, first: Row) -> int:
-        """Return how many values are not of folders, which only a whole path has."""
-        return len(first) - (0 if self._different else len(self._folders))
-
-    def rows(self, reader: Any, options: dict[str, str]) -> DataFrame:
-        """Read the files; malformed lines are in :data:`LINE`."""
-        if are_read_by_line(self._options):
-            return self._rows_of_lines(reader, options)
-        if self._source.columns is not None:
-            options.setdefault("enforceSchema", "false")
-        schema = StructType([*self._schema, StructField(LINE, StringType())])
-        rows = _loaded(reader.schema(schema), self._source, options, columns=False)
-        return rows.withColumn(FILE, F.col(_PATH))
-
-    def _rows_of_lines(self, reader: Any, options: dict[str, str]) -> DataFrame:
-        """Read whole lines, then parse them; a line that ends inside quotes is one."""
-        # Headers that differ only in how they are written cannot be compared as text.
-        is_one = self._has_header and len(self._different) <= 1
-        header = self._head if is_one else None
-        enforced = "true" if header is None else "false"
-        enforced = self._options.get("enforceschema", enforced)
-        has_header = str(self._has_header).lower()
-        lines = self._lines(
-            reader,
-            line_schema(header, self._folders),
-            {"header": has_header, "enforceSchema": enforced},
-        ).withColumn(FILE, F.col(_PATH))
-        folders = [each.name for each in self._folders]
-        lines = lines.toDF(RAW, *folders, FILE)
-        row = parsed(StructType(self._columns), options, LINE)
-        line = F.col(RAW)
-        is_bad = F.col(f"{_ROW}.{LINE}").isNotNull() | F.col(_OPEN)
-        rows = lines.select(
-            row.alias(_ROW), is_open(line, self._options).alias(_OPEN), "*"
-        )
-        names = [name for name in self._schema.names if name not in folders]
-        values = [F.col(f"{_ROW}.{_quoted(name)}").alias(name) for name in names]
-        return rows.select(
-            *values,
-            *[F.col(_quoted(name)) for name in folders],
-            F.when(is_bad, line).alias(LINE),
-            FILE,
-        ).select(*[_quoted(name) for name in self._schema.names], LINE, FILE)
-
-    def _lines(
-        self, reader: Any, schema: StructType, more: dict[str, str]
-    ) -> DataFrame:
-        options = as_lines(self._options) | more
-        lines = reader.format("csv").schema(schema).options(**options)
-        found: DataFrame = lines.load(self._source.path)
-        return found
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
-
-
-def header_mistake(
-    first: Sequence[str | None],
-    columns: Sequence[str],
-    has_header: bool,
-    file: str = "the file",
-) -> str | None:
-    """Return what is wrong with the first line of a CSV file; None: nothing.
-
-    Args:
-        first: The values of the line.
-        columns: The names of the declared columns.
-        has_header: Whether the line is declared to be a header.
-        file: The file.
-    """
-    found = _plain(first)
-    same = found == [name.lower() for name in columns]
-    if has_header and first and not same:
-        return (
-            f"the header of {file} has {_listed(first)}, and Spark reads columns by "
-            "position: declare all columns, with these names and in this order"
-        )
-    if same and not has_header:
-        return (
-            f"the first line of {file} has the column names and would be read as a "
-            "record: add header: true to the options"
-        )
-    return None
-
-
-def different_headers(first_of: Mapping[str, Sequence[str | None]]) -> str | None:
-    """Return what is wrong with files that have different headers; None: nothing.
-
-    Args:
-        first_of: The values of the first line of each file.
-    """
-    headers = [(file, first) for file, first in first_of.items() if first]
-    for file, first in headers[1:]:
-        other, names = headers[0]
-        if _plain(first) != _plain(names):
-            return (
-                f"the header of {file} has {_listed(first)}, that of {other} has "
-                f"{_listed(names)}, and Spark reads columns by position: read the "
-                "files of each header in a pipeline of their own"
-            )
-    return None
-
-
-def _plain(first: Sequence[str | None]) -> list[str]:
-    return [(value or "").strip().lower() for value in first]
-
-
-def _listed(first: Sequence[str | None]) -> str:
-    return ", ".join(value or "" for value in first)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
@@ -11,7 +10,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 from kafkaguard._common.closest import did_you_mean
-from kafkaguard._delivery.dead_letters import Reason
 from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.spark.driver.columns import check_columns
 from kafkaguard_adapters.spark.driver.foreach_batch import foreach_batch
@@ -19,23 +17,11 @@ from kafkaguard_adapters.spark.driver.frame import objection
 from kafkaguard_adapters.spark.driver.plan import FEWEST
 from kafkaguard_adapters.spark.driver.topics import look_up
 from kafkaguard_adapters.spark.driver.write import write
-from kafkaguard_adapters.spark.marker import chain_of, error_from
-from kafkaguard_adapters.spark.pipeline.casts import under_casts
-from kafkaguard_adapters.spark.pipeline.csv_lines import other_header
+from kafkaguard_adapters.spark.marker import error_from
 from kafkaguard_adapters.spark.pipeline.early_checks import expressions
-from kafkaguard_adapters.spark.pipeline.input_files import (
-    TEXTS,
-    empty_files,
-    files_at,
-)
-from kafkaguard_adapters.spark.pipeline.kafka_source import check_other_topics
 from kafkaguard_adapters.spark.pipeline.malformed import (
-    add_line_number,
-    all_malformed,
     failing_at_lines,
-    failing_at_lost_keys,
     with_lines_set_aside,
-    with_lost_keys_set_aside,
 )
 from kafkaguard_adapters.spark.pipeline.options import check_options
 from kafkaguard_adapters.spark.pipeline.places import (
@@ -47,7 +33,6 @@ from kafkaguard_adapters.spark.pipeline.rows import FILE, LINE, on_malformed, re
 from kafkaguard_adapters.spark.policy import read_policy
 from kafkaguard_adapters.spark.report import total
 from kafkaguard_adapters.spark.settings import make_settings
-from kafkaguard_adapters.spark.verdicts import record_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -56,7 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from kafkaguard_adapters.spark.driver.foreach_batch import ForeachBatch
-    from kafkaguard_adapters.spark.pipeline.model import OnMalformed, Pipeline, Stream
+    from kafkaguard_adapters.spark.pipeline.model import Pipeline, Stream
     from kafkaguard_adapters.spark.pipeline.places import Place
     from kafkaguard_adapters.spark.pipeline.rows import Rows
     from kafkaguard_adapters.spark.report import WriteReport
@@ -66,8 +51,6 @@ if TYPE_CHECKING:
 OF_SPARK = (PySparkException, Py4JJavaError)
 _ORDER = "_order_"
 _HEADER = "_header_"
-#: Column: whether a cast has turned a key into null.
-_LOST = "_kafkaguard_lost"
 _GLANCE_S = 1
 #: Spark's own formats, and the best known others.
 _FORMATS = (
@@ -88,28 +71,7 @@ def check_target(pipeline: Pipeline) -> None:
     on_malformed(pipeline)
     with _placed(pipeline):
         settings = _settings(pipeline)
-        check_other_topics(pipeline)
         look_up(settings)
-
-
-def empty_report(pipeline: Pipeline) -> WriteReport | None:
-    """Return the report of a pipeline whose files are all empty, which needs no Spark.
-
-    Without ``columns``, Spark would find no column in an empty file.
-
-    Returns:
-        The report, with a warning; None: there is something to read, the files are not
-        on this machine, or the pipeline is a stream.
-    """
-    source, settings = pipeline.source, _settings(pipeline)
-    is_text = source.format.lower() in TEXTS
-    if pipeline.stream or not source.path or not is_text or "://" in source.path:
-        return None
-    said = empty_files(files_at(source.path))
-    if said is None:
-        return None
-    nothing = total(settings.topic, settings.dead_letter_topic, [])
-    return replace(nothing, warnings=(said,))
 
 
 def plan(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
@@ -138,7 +100,11 @@ def plan(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
     if pipeline.stream and pipeline.stream.every:
         with _blamed("stream", "every"):
             frame.writeStream.trigger(processingTime=pipeline.stream.every)
-    return _refusing(frame, settings, malformed, rows.ends_open)
+    if malformed == "dead_letter":
+        frame = with_lines_set_aside(frame)
+    elif malformed == "raise":
+        frame = failing_at_lines(frame, settings.topic)
+    return frame.drop(LINE, FILE)
 
 
 def _made(rows: Rows, pipeline: Pipeline) -> DataFrame:
@@ -152,9 +118,6 @@ def _made(rows: Rows, pipeline: Pipeline) -> DataFrame:
     headers = {} if isinstance(select.headers, str) else select.headers
     texts |= {f"{_HEADER}{n}": text for n, text in enumerate(headers.values())}
     texts |= {f"{_ORDER}{n}": text for n, text in enumerate(pipeline.order_by)}
-    cast = under_casts(select.key) if select.key else None
-    if cast is not None:
-        texts[_LOST] = cast
     lines = [F.col(LINE), F.col(FILE)] if rows.has_lines else []
     made = rows.select(list(texts.values()))
     numbered = dict(zip(made.columns[len(lines) :], texts, strict=True))
@@ -166,9 +129,6 @@ def _shaped(frame: DataFrame, headers: Sequence[str]) -> DataFrame:
     """Convert the columns into the form that the sink requires."""
     if "partition" in frame.columns:
         frame = frame.withColumn("partition", F.col("partition").cast("int"))
-    if _LOST in frame.columns:
-        lost = F.col(_LOST).isNotNull() & F.col("key").isNull()
-        frame = frame.withColumn(_LOST, lost)
     if not headers:
         return frame
     pairs = [
@@ -186,27 +146,6 @@ def _bytes(frame: DataFrame, number: int) -> Column:
     if frame.schema[name].dataType.simpleString() == "binary":
         return column
     return column.cast("string").cast("binary")
-
-
-def _refusing(
-    frame: DataFrame,
-    settings: SinkSettings,
-    malformed: OnMalformed | None,
-    ends_open: Column | None,
-) -> DataFrame:
-    """Let malformed lines and lost keys be refused, or fail the job."""
-    if malformed == "dead_letter":
-        frame = with_lines_set_aside(frame)
-    elif malformed == "raise":
-        frame = failing_at_lines(frame, settings.topic, ends_open)
-    if _LOST in frame.columns:
-        lost = F.col(_LOST)
-        refused = record_error(Reason.KEY_MADE_NULL, settings.topic)
-        if settings.on_reject(refused) == "raise":
-            frame = failing_at_lost_keys(frame, lost, settings.topic)
-        else:
-            frame = with_lost_keys_set_aside(frame, lost)
-    return frame.drop(LINE, FILE, _LOST)
 
 
 @contextmanager
@@ -251,26 +190,11 @@ def first_line(error: BaseException) -> str:
     The lines after it are Java's stack trace.
     """
     java = getattr(error, "java_exception", None)
-    if file := other_header("\n".join(_texts(error))):
-        return (
-            f"{file} has another header than the files that were read before, or than "
-            "source.columns says, and Spark reads columns by position: correct the "
-            "file, or read it in a pipeline of its own"
-        )
     said = _line(str(error) if java is None else java.getMessage())
     cause = None if java is None else _last_cause(java)
     if cause is None or _line(cause.getMessage()) in said:
         return said
     return f"{said} Its cause: {_line(cause.getMessage())}"
-
-
-def _texts(error: BaseException) -> Iterator[str]:
-    for each in chain_of(error):
-        yield str(each)
-        java = getattr(each, "java_exception", None) or getattr(each, "_origin", None)
-        cause = None if java is None else _last_cause(java)
-        if cause is not None:
-            yield str(cause.getMessage())
 
 
 def _line(text: object) -> str:
@@ -312,15 +236,12 @@ def run(
         KafkaGuardError: A record failed the job.
     """
     try:
-        report = _run(frame, pipeline, on_batch)
+        return _run(frame, pipeline, on_batch)
     except (KafkaGuardError, *OF_SPARK) as error:
         translated = error_from(error)
         if translated is None:
             raise
-        add_line_number(translated)
         raise translated from error
-    said = all_malformed(report, pipeline.source)
-    return replace(report, warnings=(*report.warnings, said)) if said else report
 
 
 def _run(
