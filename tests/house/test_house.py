@@ -127,17 +127,6 @@ def test_every_exemption_from_a_check_has_its_code_and_its_reason():
     assert not bare
 
 
-def test_project_speaks_of_itself_alone():
-    """No path of a machine and no registry host is in a tracked file."""
-    listed = subprocess.run(
-        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, timeout=60
-    )
-    words = ["/" + "work/", "pypi" + ".org", "maven" + ".org", "farm" + "-studio"]
-    for name in listed.stdout.split():
-        text = (ROOT / name).read_text(errors="ignore")
-        assert not [word for word in words if word in text], name
-
-
 def test_every_documented_install_is_tried(load_script):
     """Each extra alone, and what README, docs and examples name, is in the table."""
     assert set() == load_script("check_installs").untried()
