@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kafkaguard.cli.group import Problem
-from kafkaguard.cli.java_process import java_ends
 from kafkaguard.testing import JavaNotFoundError, java
 
 if TYPE_CHECKING:
@@ -48,8 +47,6 @@ def spark_session(
     name: str, *, settings: Mapping[str, str] | None = None
 ) -> Iterator[SparkSession]:
     """Start Spark on this machine, and stop it after the block.
-
-    Spark's Java process ends with the program.
 
     Args:
         name: The application's name.
@@ -104,7 +101,7 @@ def _quiet(folder: str) -> dict[str, str]:
 
 def _start(builder: SparkSession.Builder, log: Path) -> SparkSession:
     try:
-        with java_ends(), _output_to(log):
+        with _output_to(log):
             return builder.getOrCreate()
     except Exception as error:
         said = _reason(log.read_text(errors="replace")) or str(error).splitlines()[0]

@@ -19,7 +19,7 @@ from kafkaguard_adapters.spark.driver.topics import look_up
 from kafkaguard_adapters.spark.executor.delivery import Delivery
 from kafkaguard_adapters.spark.executor.task import CountingTask
 from kafkaguard_adapters.spark.settings import make_settings
-from tests.spark.spark_reading import letters_to, read, values
+from tests.spark.spark_reading import read, values
 
 pytestmark = pytest.mark.xdist_group("spark")
 COMPACTED = {"cleanup.policy": "compact"}
@@ -152,12 +152,3 @@ def test_s44_refused_row_is_told_wherever_spark_meets_it(spark, kafka_cluster, s
         )
     assert caught.value.topic == topic
     assert read(kafka_cluster, topic) == []
-
-
-@pytest.mark.parametrize("name", ["filter", "where", "join", "crossJoin", "dropna"])
-def test_guard_sink_is_the_last_step(spark, name):
-    """What drops rows after the check could fail the job for one that it drops."""
-    df = spark.range(3).select(F.lit("v").alias("value"))
-    guarded = kafkaguard.spark.guard_sink(df, "t", policy=letters_to("d"))
-    with pytest.raises(e.ClientConfigurationError, match=f"{name} before guard_sink"):
-        getattr(guarded, name)("value is not null")

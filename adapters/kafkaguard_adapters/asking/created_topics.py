@@ -16,7 +16,6 @@ from kafkaguard.errors import KafkaGuardError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from kafkaguard_adapters.asking.answers import MetadataPartition
     from kafkaguard_adapters.asking.cluster_view import ClusterView
     from kafkaguard_adapters.wire.cluster import Cluster
 
@@ -84,7 +83,7 @@ async def _settings(
 
 def _of(
     asked: AskedTopic,
-    partitions: Sequence[MetadataPartition] | None,
+    partitions: Sequence[Any] | None,
     settings: Mapping[str, str | None],
 ) -> Iterator[str]:
     """Yield the differences of one topic; settings that are not known are skipped."""

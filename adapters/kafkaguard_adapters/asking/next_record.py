@@ -18,7 +18,6 @@ from kafkaguard._cluster.numbers import known_time
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from kafkaguard_adapters.asking.answers import AbortedTransaction, FetchedPartition
 
 #: Kafka's code CORRUPT_MESSAGE.
 _CORRUPT = 2
@@ -47,7 +46,7 @@ class Onward:
     offset: int
 
 
-def find_next(answer: FetchedPartition, offset: int, stop: int) -> Next | Onward | int:
+def find_next(answer: Any, offset: int, stop: int) -> Next | Onward | int:
     """Find the next record in one partition of a Fetch response.
 
     Args:
@@ -80,7 +79,7 @@ def find_next(answer: FetchedPartition, offset: int, stop: int) -> Next | Onward
 class _Aborted:
     """Tracks which batches belong to aborted transactions, in the order of the log."""
 
-    def __init__(self, transactions: Iterable[AbortedTransaction]) -> None:
+    def __init__(self, transactions: Iterable[Any]) -> None:
         by_offset = sorted(transactions, key=lambda each: each.first_offset)
         self._coming = deque(by_offset)
         self._producers: set[int] = set()

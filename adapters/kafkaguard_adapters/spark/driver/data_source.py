@@ -56,6 +56,12 @@ _NO_CHECKPOINT = (
     "the query's checkpoint is not known here, so how many records are new is unknown: "
     "set checkpointLocation as an option of the query"
 )
+_NO_CONTINUOUS = (
+    "trigger(continuous=...) cannot be used: Spark does not call a sink in Python "
+    "under it, and would count every record as written; use "
+    "trigger(processingTime=...) or trigger(availableNow=True), or Spark's own sink "
+    "with guard_sink"
+)
 #: Spark itself adds it to the options of a stream.
 _CHECKPOINT = "checkpointLocation"
 
@@ -162,8 +168,6 @@ class StreamWriter(StreamArrowWriter):
             from kafkaguard_adapters.spark.driver.topics import look_up
 
             with _encoding_errors():
-                if self._checkpoint is not None:
-                    _check_trigger(self._checkpoint)
                 self._topics = look_up(self._settings, KEEP_S)
             if self._settings.report is not None:
                 self._growth = self._planned()
@@ -196,10 +200,8 @@ class StreamWriter(StreamArrowWriter):
         """
         tasks = [each for each in messages if isinstance(each, TaskMessage)]
         if len(tasks) < len(messages):
-            from kafkaguard_adapters.spark.driver.trigger import NO_CONTINUOUS
-
             with _encoding_errors():
-                raise setting_error(NO_CONTINUOUS)
+                raise setting_error(_NO_CONTINUOUS)
         growth = next((each.growth for each in tasks), None)
         if growth is not None and self._checkpoint is not None:
             before, remark = _notes(self._checkpoint).done(batchId)
@@ -226,12 +228,6 @@ def _notes(checkpoint: str) -> Notes:
     from kafkaguard_adapters.spark.driver.batch_notes import Notes
 
     return Notes(checkpoint)
-
-
-def _check_trigger(checkpoint: str) -> None:
-    from kafkaguard_adapters.spark.driver.trigger import check_trigger
-
-    check_trigger(checkpoint)
 
 
 def _checked(options: Mapping[str, str], schema: StructType) -> SinkSettings:
