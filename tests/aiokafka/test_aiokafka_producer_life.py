@@ -69,7 +69,7 @@ class TestStart:
                 await call
         await producer.stop()
 
-    async def test_b101_a_failed_start_is_told_as_one(self, kafka_topic):
+    async def test_a_failed_start_is_told_as_one(self, kafka_topic):
         """Not as a client that was closed; and start() may be called again."""
         servers = "127.0.0.1:1"
         producer = guard(
@@ -95,7 +95,7 @@ class TestStart:
             assert before == len(other_tasks())
             await producer.send_and_wait(kafka_topic, b"v", b"k")
 
-    async def test_b102_another_loop_is_refused(self, kafka_cluster, kafka_topic):
+    async def test_another_loop_is_refused(self, kafka_cluster, kafka_topic):
         """A producer belongs to the loop in which it was built."""
         producer = guarded(kafka_cluster)
 
@@ -231,7 +231,7 @@ class TestDeath:
     """A producer that delivers nothing any more is replaced."""
 
     @pytest.mark.parametrize("idempotent", [True, False])
-    async def test_b99_a_cancelled_sender_is_replaced(
+    async def test_a_cancelled_sender_is_replaced(
         self, kafka_cluster, kafka_topic, idempotent
     ):
         """The bare client takes in records for ever, and sends none."""
@@ -648,7 +648,7 @@ class TestCalls:
                 await producer.send(kafka_topic, "text", b"k")
             assert (await producer.send_and_wait(kafka_topic, b"v", b"k")).offset == 0
 
-    async def test_b100_a_cancelled_future_is_no_error(self, kafka_cluster):
+    async def test_a_cancelled_future_is_no_error(self, kafka_cluster):
         """Cancelling what send() returned does not stop the record, as in the client."""
         topic = kafka_cluster.create_topic(config=COMPACTED)
         stale = {topic: TopicFacts(compacted=False)}

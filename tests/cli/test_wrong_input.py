@@ -121,7 +121,7 @@ def test_a_closed_stream_changes_nothing_but_what_is_seen(command, code, closed)
     assert "Traceback" not in ended.stderr
 
 
-def test_b24_a_fenced_producer_may_have_timed_out(capsys):
+def test_a_fenced_producer_may_have_timed_out(capsys):
     """B24 (KAFKA-20785): both causes, and how to tell them apart."""
     assert run(["explain", "90"]) == 0
     told = " ".join(capsys.readouterr().out.split())

@@ -63,7 +63,7 @@ def test_every_class_can_be_raised_with_nothing(cls):
     assert str(caught.value.verdict.action) in str(caught.value)
 
 
-def test_b97_error_raised_in_a_pool_worker_arrives_whole():
+def test_error_raised_in_a_pool_worker_arrives_whole():
     """B97 (confluent-kafka-python #637): the real error, not a pickling error."""
     with (
         multiprocessing.get_context("spawn").Pool(1) as pool,

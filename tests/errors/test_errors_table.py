@@ -51,7 +51,7 @@ def test_every_code_of_the_broker_has_a_class_of_its_own(jar):
         assert (row.code, row.name) == (BY_CODE[row.code].code, BY_CODE[row.code].name)
 
 
-def test_b19_retriable_flag_agrees_with_java_for_every_code(jar):
+def test_retriable_flag_agrees_with_java_for_every_code(jar):
     """B19 (franz-go 65ca0bd): one wrong flag in a hand-written table hung a client."""
     rows, _ = jar
     for row in rows:

@@ -119,7 +119,7 @@ class TestEvents:
         assert {topic} == {event.context.topic for event in events}
         assert {RecreateEvent, RejectEvent, RetryEvent} == {type(e) for e in events}
 
-    def test_b95_a_hook_that_raises_breaks_nothing(self, kafka_cluster, caplog):
+    def test_a_hook_that_raises_breaks_nothing(self, kafka_cluster, caplog):
         """It is logged; the mates are delivered."""
         topic, stale = stale_topic(kafka_cluster)
         settings = {"linger_ms": 50}

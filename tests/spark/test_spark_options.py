@@ -119,7 +119,7 @@ def test_wrong_option_is_refused_with_the_right_one(options, said):
     assert said in refused(options)
 
 
-def test_s07_transactional_id_is_refused_and_says_why():
+def test_transactional_id_is_refused_and_says_why():
     """A transaction would not make a Spark job exactly-once."""
     assert "not make the job exactly-once" in refused({"kafka.transactional.id": "x"})
 
@@ -127,7 +127,7 @@ def test_s07_transactional_id_is_refused_and_says_why():
 @pytest.mark.parametrize(
     "name", ["acks", "linger.ms", "key.serializer", "fetch.max.wait.ms"]
 )
-def test_s45_producer_setting_without_its_prefix_is_refused(name):
+def test_producer_setting_without_its_prefix_is_refused(name):
     """Spark's own sink passes over it silently."""
     said = f"option {name!r} does nothing without its prefix: write kafka.{name}"
     assert said in refused({name: "x"})
@@ -302,7 +302,7 @@ def test_password_is_in_no_text():
     assert "hunter2" not in refused({"kafka.security.protocol": "hunter2"})
 
 
-def test_s22_settings_pickle():
+def test_settings_pickle():
     """They go to the executors, so they hold plain values."""
     settings = make_settings("b:1", topic="t", policy=letters_to("d"))
     assert pickle.loads(pickle.dumps(settings)) == settings

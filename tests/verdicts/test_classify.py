@@ -542,7 +542,7 @@ def test_whatever_the_client_the_same_answer_has_the_same_verdict(code, api):
         assert classify(error, api=api) is expected  # and from the second time on
 
 
-def test_b13_flags_that_are_never_set_do_not_matter():
+def test_flags_that_are_never_set_do_not_matter():
     """B13 (confluent-kafka-python #1804): retriable() is False outside transactions."""
     for code, action in ((6, "REFRESH"), (19, "RETRY"), (-192, "IN_DOUBT")):
         error = KafkaError(code)
@@ -551,13 +551,13 @@ def test_b13_flags_that_are_never_set_do_not_matter():
         assert action == classify(KafkaException(error)).action
 
 
-def test_b13_a_raised_kafka_error_is_understood_although_it_is_no_exception():
+def test_a_raised_kafka_error_is_understood_although_it_is_no_exception():
     """`raise KafkaError(10)` works, and `except Exception` misses it."""
     assert not isinstance(KafkaError(10), BaseException)
     assert classify(KafkaError(10), api="Produce").rule.id == "record-too-large"
 
 
-def test_b19_unknown_code_is_not_retriable_and_its_number_is_kept():
+def test_unknown_code_is_not_retriable_and_its_number_is_kept():
     """B19: a code from the future."""
     verdict = classify(kafka_errors.for_code(999)("new"), api="Fetch")
     assert not verdict.retriable
@@ -565,7 +565,7 @@ def test_b19_unknown_code_is_not_retriable_and_its_number_is_kept():
     assert verdict.error_class.code == 999
 
 
-def test_b19_classes_made_on_the_spot_do_not_pile_up():
+def test_classes_made_on_the_spot_do_not_pile_up():
     """kafka-python makes a new class for each unknown answer; none is remembered."""
     from kafkaguard._verdicts import signals
 
@@ -590,7 +590,7 @@ def test_b19_classes_made_on_the_spot_do_not_pile_up():
     ],
     ids=repr,
 )
-def test_b38_no_connection_is_one_family(error):
+def test_no_connection_is_one_family(error):
     """B38 (kafka-python #1627): one race, several classes, one family: RETRY."""
     verdict = classify(error)
     assert verdict.action is Action.RETRY
@@ -599,27 +599,27 @@ def test_b38_no_connection_is_one_family(error):
 
 
 @pytest.mark.parametrize("package", [kafka_errors, aiokafka_errors])
-def test_b38_unsupported_version_is_configuration_whoever_says_it(package):
+def test_unsupported_version_is_configuration_whoever_says_it(package):
     """B38: the class of a broker's error, raised by the client itself."""
     verdict = classify(package.UnsupportedVersionError("no such version"))
     assert verdict.action is Action.CONFIGURE
 
 
-def test_b07_denied_lookup_is_configuration_not_a_retry():
+def test_denied_lookup_is_configuration_not_a_retry():
     """B07 (quix-streams #737): a denied DescribeConfigs is one clear verdict."""
     denied = kafka_errors.TopicAuthorizationFailedError("topic p")
     verdict = classify(denied, api="DescribeConfigs")
     assert (verdict.action, verdict.retriable) == (Action.CONFIGURE, False)
 
 
-def test_b05_tombstone_is_not_a_null_key():
+def test_tombstone_is_not_a_null_key():
     """B05 (kafka-python #1663): a record with a key was not what the broker refused."""
     tombstone = classify(87, api="Produce", null_key=False, facts=COMPACTED)
     assert tombstone.retriable
     assert tombstone.error_class is e.BatchMateRefusedError
 
 
-def test_b08_authorization_hidden_in_a_timeout_counts():
+def test_authorization_hidden_in_a_timeout_counts():
     """B08 (kafka-python #2078): the cause says more than the timeout."""
     try:
         try:
