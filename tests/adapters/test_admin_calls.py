@@ -147,7 +147,7 @@ def test_what_the_client_refuses_by_itself_is_its_own(python_admin, confluent_ad
 
 
 def test_partitions_of_a_missing_topic_are_a_verdict(confluent_admin, python_admin):
-    """With the request that was made."""
+    """The error of a missing topic has a verdict, and names the request that was made."""
     for grow in (
         lambda: python_admin.create_partitions({"gone": NewPartitions(3)}),
         lambda: confluent_admin.create_partitions([confluent.NewPartitions("gone", 3)])[

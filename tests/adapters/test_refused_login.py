@@ -58,7 +58,7 @@ def translated(original):
 
 @pytest.mark.parametrize("original", [KafkaTimeoutError(), KafkaConnectionError()])
 def test_a_login_that_succeeds_leaves_the_clients_own_error(kafka_users, original):
-    """The reason lies elsewhere."""
+    """If the guard can log in, the client's own error is raised unchanged."""
     settings = kafka_users.client_config("SASL_PLAIN", user="bob")
     error = translated(original)
 

@@ -118,7 +118,7 @@ def test_kafka_python_consumer_is_iterated(kafka_cluster, behind):
 
 
 async def test_aiokafka_consumer_is_iterated(kafka_cluster, behind):
-    """`async for` is the client's own."""
+    """`async for` over a guarded consumer reads the client's records."""
     consumer = AIOKafkaConsumer(
         behind,
         bootstrap_servers=kafka_cluster.bootstrap_servers,

@@ -56,7 +56,7 @@ class TestStart:
     async def test_a_producer_that_was_never_started_says_so_at_once(
         self, kafka_cluster, kafka_topic
     ):
-        """The bare client waits without end."""
+        """send() before start() raises at once; the bare client waits without end."""
         producer = guarded(kafka_cluster)
         calls = [
             producer.send(kafka_topic, b"v"),
@@ -107,7 +107,7 @@ class TestStart:
             await asyncio.to_thread(elsewhere)
 
     async def test_a_forked_child_is_refused(self, kafka_cluster):
-        """Its connections are the parent's."""
+        """A call in a forked child raises, since the connections are the parent's."""
         async with guarded(kafka_cluster) as producer:
             producer.after_fork()
             with pytest.raises(ForkedProducerError, match=str(os.getpid())) as caught:
@@ -442,7 +442,7 @@ class TestCalls:
     async def test_a_subclass_gets_exactly_what_was_given(
         self, kafka_cluster, kafka_topic
     ):
-        """Whatever its signature is."""
+        """A subclass with a send of its own gets the caller's arguments unchanged."""
         seen = []
 
         class Own(AIOKafkaProducer):
@@ -708,7 +708,7 @@ class TestLooking:
         assert "never retrieved" not in caplog.text
 
     async def test_report_counts_without_waiting(self, kafka_topic, kafka_faults):
-        """What is open counts as pending."""
+        """report() returns at once and counts open records as pending."""
         async with guarded(kafka_faults) as producer:
             await producer.send_and_wait(kafka_topic, b"v", b"k")
             kafka_faults.on("Produce").delay(1.0, times=1)
@@ -730,7 +730,7 @@ class TestLooking:
             assert (await producer.flush()).delivered == 1
 
     async def test_flush_does_not_linger(self, kafka_cluster, kafka_topic):
-        """The bare client waits for linger_ms."""
+        """flush() sends waiting batches at once; the bare client waits for linger_ms."""
         async with guarded(kafka_cluster, linger_ms=60_000) as producer:
             await producer.send(kafka_topic, b"v", b"k")
             async with asyncio.timeout(LIMIT_S / 2):

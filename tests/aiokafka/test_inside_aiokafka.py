@@ -64,8 +64,11 @@ async def test_what_is_replaced_takes_what_it_took(kafka_topic, kafka_cluster):
 async def test_a_client_that_has_changed_is_refused(monkeypatch):
     """The error of guard() names the private attribute that is missing."""
     monkeypatch.setitem(names.USED, "Sender", ("no_such_name",))
-    producer = AIOKafkaProducer(bootstrap_servers="127.0.0.1:1")
+    producer = AIOKafkaProducer(
+        bootstrap_servers="127.0.0.1:1", enable_idempotence=True
+    )
     with pytest.raises(errors.ClientConfigurationError) as caught:
         guard(producer)
     assert "does not know aiokafka" in str(caught.value)
     assert "Sender.no_such_name" in str(caught.value)
+    await producer.stop()

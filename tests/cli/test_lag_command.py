@@ -178,7 +178,7 @@ def test_what_is_not_there_is_null_in_json_and_blank_in_a_table(
 
 
 def test_topic_that_is_not_there_is_a_remark_of_log_dirs_in_json(call):
-    """As in words."""
+    """log-dirs --json has a remark for a topic that does not exist."""
     code, printed = call("log-dirs", "--topic", "no-topic", "--json")
     (remark,) = json.loads(printed.out)["remarks"]
     assert code == 1

@@ -89,7 +89,7 @@ def written(given, tmp_path):
 
 
 def test_with_rights_one_sees_who_lags_and_what_is_full(written):
-    """Names, numbers and exit codes."""
+    """With all rights, lag and log-dirs print names and numbers and exit with 0."""
     alice = written("SASL_PLAIN", "alice")
     code, shown, _ = kafkaguard("lag", *alice)
     assert code == 0

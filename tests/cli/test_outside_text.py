@@ -68,7 +68,7 @@ def test_terminal_gets_no_control_of_a_names(monkeypatch):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_lag_table_shows_groups_whatever_they_are_called(printed, name):
-    """Healthy, refused, watched, by partition."""
+    """Groups with odd names are in each form of the table, with a lag or an error."""
     groups = {
         name: GroupLag(name, name, partitions={PLACE: measure(PLACE, 1, 3)}),
         name + "2": GroupLag(name, error=GroupAuthorizationFailedError(name)),
@@ -129,7 +129,7 @@ def test_command_that_is_given_an_odd_name_says_so_in_plain_text(command, capsys
 
 
 def test_names_are_not_folded_in_a_pipe():
-    """Then grep finds them."""
+    """In a pipe a long name stays in one line, so that grep finds it."""
     command = [sys.executable, "-m", "kafkaguard.cli", "errors"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     (found,) = [n for n in done.stdout.splitlines() if "NOT_LEADER_OR_FOLLOWER" in n]

@@ -58,7 +58,7 @@ def test_pipeline_writes_in_order_and_reports(run, pipeline, kafka_cluster, topi
 
 
 def test_people_get_a_table(run, pipeline, topics):
-    """Each reason has its line."""
+    """Without --json the report is a table with a line for each reason."""
     result = run(pipeline)
     assert result.exit_code == 0, result.output
     assert "Delivered" in result.output
@@ -104,7 +104,7 @@ def test_refused_record_fails_the_job_with_exit_code_1(run, pipeline, topics):
 
 
 def test_job_that_failed_says_so_in_json(error_of, pipeline, topics):
-    """As every other failure does."""
+    """With --json a failed job prints {"error": ...}, as each other failure does."""
     del pipeline["policy"]
     code, error = error_of(pipeline)
     assert code == 1
@@ -157,7 +157,7 @@ def test_interrupted_run_says_whether_anything_may_have_been_written(
 def test_run_that_sigterm_ends_has_the_exit_code_of_sigterm(
     run, pipeline, topics, monkeypatch
 ):
-    """The text is that of Ctrl-C."""
+    """SIGTERM ends a run with code 143 and the text of Ctrl-C."""
     monkeypatch.setattr(command_module.running, "run", interrupt(Terminated()))
     result = run(pipeline)
     assert result.exit_code == 143
@@ -242,7 +242,7 @@ def test_failed_micro_batch_of_a_stream_is_told_without_a_traceback(
     ],
 )
 def test_wrong_content_is_one_message_and_exit_code_2(run, pipeline, change, said):
-    """Before anything starts, without a traceback."""
+    """A wrong file is refused before Spark starts, with one message."""
     assert said in refused(run(pipeline | change))
 
 
@@ -339,7 +339,7 @@ def test_paths_take_variables(written, pipeline, monkeypatch, tmp_path, change, 
 
 
 def test_one_expression_to_order_by_needs_no_list(written, pipeline):
-    """As for `write`."""
+    """order_by takes a single expression without a list, as `write` does."""
     file = Path(written(pipeline | {"order_by": "at"}))
     assert load_pipeline(file).order_by == ["at"]
 
@@ -396,7 +396,7 @@ def test_reason_is_the_line_that_says_something(log, reason):
 def test_wrong_expression_is_said_with_its_line_and_the_columns(
     run, pipeline, old, new, said
 ):
-    """No plan is printed beside it."""
+    """A wrong expression is reported in one line, without Spark's plan."""
     text = yaml.safe_dump(pipeline, sort_keys=False)
     assert old in text
     message = refused(run(text.replace(old, new)))
@@ -425,19 +425,19 @@ def test_wrong_key_is_named_with_its_line_and_the_nearest_one(run, pipeline):
     ],
 )
 def test_what_is_no_pipeline_is_refused(run, text, said):
-    """Whatever the file holds."""
+    """A file that is not a pipeline is refused with what it must be."""
     assert said in refused(run(text))
 
 
 def test_missing_file_is_refused(tmp_path):
-    """The error names the file."""
+    """The error for a missing file names the file."""
     result = CliRunner().invoke(cli, ["pipeline", "run", str(tmp_path / "gone.yaml")])
     assert "gone.yaml" in refused(result)
     assert "No such file" in result.output
 
 
 def test_unreachable_broker_is_said_soon(run, pipeline):
-    """Before Spark starts."""
+    """A broker that is away is reported before Spark starts."""
     pipeline["sink"]["bootstrap_servers"] = "localhost:1"
     started = time.monotonic()
     said = refused(run(pipeline))

@@ -122,7 +122,7 @@ def test_a_closed_stream_changes_nothing_but_what_is_seen(command, code, closed)
 
 
 def test_a_fenced_producer_may_have_timed_out(capsys):
-    """B24 (KAFKA-20785): both causes, and how to tell them apart."""
+    """Explain 90 names both causes, and how to tell them apart (KAFKA-20785)."""
     assert run(["explain", "90"]) == 0
     told = " ".join(capsys.readouterr().out.split())
     for words in ("another instance", "transaction.timeout.ms", "no other instance"):

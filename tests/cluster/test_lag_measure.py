@@ -190,7 +190,7 @@ def test_log_that_is_bare_holds_nobody_up():
 
 
 def test_compacted_topics_are_flagged():
-    """Offsets are not records there."""
+    """`compacted` warns that offsets are not a number of records."""
     assert "compacted" in measure(PLACE, 0, 9, compacted=True).notes[0]
     assert measure(PLACE, 9, 9, compacted=True).notes == ()
 
@@ -394,7 +394,7 @@ def test_the_gravest_error_has_the_others_as_notes_the_graver_first():
 
 
 def test_errors_are_made_of_a_code_or_a_class():
-    """With the place where it happened."""
+    """The error of an item has the place where it happened."""
     for said in (16, NotCoordinatorError):
         error = make(said, "moved", api="OffsetFetch", broker=3)
         assert type(error) is NotCoordinatorError

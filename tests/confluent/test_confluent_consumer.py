@@ -460,7 +460,7 @@ def test_without_settings_it_says_what_is_not_noticed(kafka_cluster, caplog):
 def test_a_consumer_that_the_guard_builds_keeps_nothing_to_itself(
     kafka_cluster, caplog
 ):
-    """There is nothing to say."""
+    """No warning is logged for a consumer that guard() has built from a factory."""
     guard(factory=Consumer, config=settings(kafka_cluster.bootstrap_servers)).close()
     assert own_records(caplog) == []
 

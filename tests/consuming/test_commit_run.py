@@ -76,7 +76,7 @@ def test_one_error_for_a_whole_commit_is_looked_into():
 
 
 def test_one_error_that_is_about_the_group_is_about_all():
-    """It is not asked again."""
+    """An error about the group ends the commit for all partitions, without a retry."""
     one = run()
     assert one.answered(OneForAll(refusals(A=22, B=22)), None, 0.0) is None
     assert {A, B} == set(one.errors)

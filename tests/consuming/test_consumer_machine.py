@@ -107,7 +107,7 @@ def test_a_failed_broker_is_tried_as_often_as_the_policy_says():
 
 @pytest.mark.parametrize(("api", "asks"), [("Fetch", True), ("ListOffsets", False)])
 def test_only_a_position_that_is_read_can_be_out_of_range(api, asks):
-    """A look-up of offsets has none."""
+    """OFFSET_OUT_OF_RANGE of a look-up of offsets resets no position."""
     commands = machine().refused(P[0], ReadRefusal(1, api, position=7), 0.0)
     assert asks == (c.AskRange(P[0]) in commands)
 
@@ -467,7 +467,7 @@ class TestStartless:
         assert (math.inf, {}) == (one.next_due, one.waiting())
 
     def test_one_look_up_is_made_for_all(self):
-        """They draw one wait together."""
+        """All partitions that wait share one look-up and one wait."""
         drawn = iter([0.9, 0.1])
         policy = RetryPolicy(backoff={"base": 1})
         one = ConsumerMachine(policy, make, drawn.__next__, client="test")

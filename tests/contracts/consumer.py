@@ -202,7 +202,7 @@ class ConsumerContract:
             reader.read_until(lambda: reader.values(0) == [b"0"])
 
     def test_a_consumer_is_true(self, kafka_cluster):
-        """`consumer or default()` keeps the consumer."""
+        """`bool(consumer)` is True, so `consumer or default()` keeps the consumer."""
         with self.open(kafka_cluster.bootstrap_servers) as reader:
             assert reader.guarded
 

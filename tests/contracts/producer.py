@@ -223,7 +223,7 @@ class ProducerContract:
             assert sorted(set(names) - set(dir(writer.guarded))) == []
 
     def test_a_producer_is_true(self, kafka_cluster):
-        """`producer or default()` keeps the producer."""
+        """`bool(producer)` is True, so `producer or default()` keeps the producer."""
         with self.open(kafka_cluster.bootstrap_servers) as writer:
             assert bool(writer.guarded) is True
 
@@ -374,7 +374,7 @@ class ProducerContract:
     # --- what is sent -----------------------------------------------------------------
 
     def test_a_record_arrives_as_it_was_given(self, kafka_cluster, kafka_topic):
-        """Key, value, headers, partition and time."""
+        """A delivered record has the key, value, headers, partition and time of the call."""
         given = [("h", b"1"), ("empty", b""), ("null", None)][: 2 + self.null_headers]
         with self.open(kafka_cluster.bootstrap_servers) as writer:
             handle = writer.send(
@@ -582,7 +582,7 @@ class ProducerContract:
         assert list(told.values()) == [[None]] * 11
 
     def test_the_bytes_that_were_sent_are_sent_again(self, kafka_cluster):
-        """With their headers and their time."""
+        """A record that is sent again keeps its bytes, headers and time."""
         topic, stale = stale_topic(kafka_cluster)
         kept = {
             "value": b"then",
@@ -603,7 +603,7 @@ class ProducerContract:
     def test_a_record_that_may_be_written_is_sent_again_where_the_policy_says_so(
         self, kafka_cluster, kafka_topic, kafka_faults
     ):
-        """`in_doubt: resend`: delivered, perhaps twice."""
+        """With `in_doubt: resend` the record is delivered, perhaps twice."""
         kafka_faults.on("Produce").fail("REQUEST_TIMED_OUT", written=True, times=1)
         policy = {"in_doubt": "resend"}
         servers = kafka_faults.bootstrap_servers

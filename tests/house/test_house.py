@@ -38,7 +38,7 @@ print([m for m in {HEAVY!r} if m in sys.modules])
 
 
 def test_classifying_a_code_loads_no_client():
-    """A verdict needs none of them."""
+    """classify() of a number imports no client library."""
     script = f"""
 import sys, kafkaguard
 kafkaguard.classify(6, api="Produce")
@@ -62,7 +62,7 @@ def test_every_room_of_the_core_is_held_by_the_contract():
 
 
 def test_every_public_name_is_there_and_listed():
-    """__all__ is sorted, complete and importable."""
+    """__all__ is sorted, complete and importable, and dir() lists it."""
     assert sorted(kafkaguard.__all__) == kafkaguard.__all__
     for name in kafkaguard.__all__:
         assert getattr(kafkaguard, name) is not None

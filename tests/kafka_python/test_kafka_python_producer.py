@@ -65,7 +65,7 @@ class TestSend:
     def test_positional_arguments_keep_the_clients_order(
         self, kafka_cluster, kafka_topic, make
     ):
-        """Topic, value, key, headers, partition, timestamp_ms."""
+        """send() takes topic, value, key, headers, partition and timestamp_ms in this order."""
         future = make().send(kafka_topic, b"v", b"k", [("h", b"1")], 0, 1234)
         metadata = future.get(10)
         assert (metadata.partition, metadata.timestamp) == (0, 1234)
@@ -102,7 +102,7 @@ class TestSend:
         assert [metadata, ("x", metadata), metadata] == seen
 
     def test_a_future_can_settle_another(self, kafka_topic, make):
-        """`chain` hands the outcome on."""
+        """`chain` passes the outcome of a guarded future to another future."""
         from kafka.future import Future
 
         other = Future()
@@ -233,7 +233,7 @@ class TestFaultsOfTheGuard:
     def test_tracking_that_fails_lets_the_record_pass(
         self, kafka_topic, make, monkeypatch, caplog
     ):
-        """Its future still tells."""
+        """A bug in the guard's tracking fails no send, and the future has the outcome."""
         producer = make()
         with monkeypatch.context() as broken:
             broken.setattr(shell, "SourceBatch", lambda *_: 1 / 0)
@@ -277,12 +277,12 @@ class TestGuard:
             guard(object())
 
     def test_a_client_or_a_factory(self):
-        """Neither or both is a mistake."""
+        """guard() raises TypeError for neither or both of client and factory."""
         with pytest.raises(TypeError, match="factory="):
             guard()
 
     def test_guarding_twice_is_refused(self, make):
-        """A guarded producer is guarded already."""
+        """guard() raises TypeError for a producer that is guarded already."""
         with pytest.raises(TypeError, match="guarded already"):
             guard(make())
 

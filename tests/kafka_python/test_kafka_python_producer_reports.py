@@ -55,7 +55,7 @@ class TestReports:
             assert time.monotonic() - start < 60
 
     def test_an_errback_counts_as_looking(self, kafka_cluster, small):
-        """Who is called has seen it."""
+        """A failure that an errback has received is not raised by flush()."""
         seen = []
         with guarded(kafka_cluster) as producer:
             producer.send(small, b"x" * 5000, b"k").add_errback(seen.append)

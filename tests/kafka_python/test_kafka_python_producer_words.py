@@ -61,7 +61,7 @@ def test_a_missing_topic_is_no_question_of_rights(kafka_cluster, caplog):
 
 
 def test_an_oversize_record_names_size_and_limit(kafka_cluster):
-    """What, where, and what next."""
+    """The error has the size, the setting with the limit, and what to do."""
     topic = kafka_cluster.create_topic(config={"max.message.bytes": 1000})
     with (
         guarded(kafka_cluster) as producer,
@@ -77,7 +77,7 @@ def test_an_oversize_record_names_size_and_limit(kafka_cluster):
 def test_an_answer_without_a_text_is_a_sentence(
     kafka_topic, kafka_faults, kafka_cluster
 ):
-    """Not "PolicyViolationError: None"."""
+    """An answer without a text does not end in "None"."""
     kafka_faults.on("Produce").fail("POLICY_VIOLATION", times=1)
     with guarded(kafka_faults) as producer:
         with pytest.raises(KafkaError) as caught:
@@ -88,7 +88,7 @@ def test_an_answer_without_a_text_is_a_sentence(
 
 
 def test_the_warning_about_a_replacement_says_what_killed_it(kafka_cluster, caplog):
-    """Topic, partition and code."""
+    """The warning has the topic, the partition and the code of the fatal answer."""
     topic, stale = stale_topic(kafka_cluster)
     with (
         caplog.at_level(logging.WARNING, "kafkaguard"),

@@ -237,7 +237,7 @@ def test_a_preview_is_complete_where_all_its_rows_are_there():
     ],
 )
 def test_a_preview_without_a_wait_says_why(settings, action, said):
-    """In the words of the outcome."""
+    """A preview without a wait has the reason that explain gives."""
     preview = RetryPolicy(backoff=PLAIN, **settings).preview(action=action, runs=2)
     assert preview.rows == ()
     assert said in preview.ending

@@ -31,7 +31,7 @@ def wrong(tmp_path):
 
 
 def test_check_of_good_policies():
-    """Each is named with its id."""
+    """`policy check` names each valid policy with its id."""
     output = invoke("policy", "check", "default", "admin")
     assert f"default: good (default, {load_policy('default').policy_id})" in output
     assert output.count(": good (") == 2
@@ -176,12 +176,12 @@ def test_preview_as_table_and_json():
     ],
 )
 def test_mistakes_at_the_command_line(arguments, said):
-    """One line, exit 2."""
+    """A mistake is one line, and the exit code is 2."""
     assert said in invoke("policy", *arguments, code=2)
 
 
 def test_schema_is_that_of_the_library():
-    """For editors, as JSON."""
+    """`policy schema` prints the JSON Schema of the library."""
     assert policy_schema() == json.loads(invoke("policy", "schema"))
 
 
@@ -233,7 +233,7 @@ def test_explain_knows_overrides_by_topic(tmp_path):
 
 
 def test_explain_refuses_a_policy_that_is_not_there():
-    """The nearest preset, exit 2."""
+    """A missing preset is answered with the closest one and exit code 2."""
     assert "did you mean 'bulk-load'?" in invoke(
         "explain", "29", "--policy", "bulk-lod", code=2
     )

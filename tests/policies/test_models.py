@@ -178,7 +178,7 @@ def test_settings_that_make_no_sense_are_refused(settings, said):
 
 
 def test_decorrelated_needs_no_word_about_jitter():
-    """It draws by itself."""
+    """`kind: decorrelated` is valid without a jitter."""
     assert Backoff(kind="decorrelated").jitter == "none"
 
 

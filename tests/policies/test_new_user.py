@@ -207,7 +207,7 @@ def test_what_cannot_be_decorated_is_refused_with_the_reason(decorated, said):
 
 
 def test_a_request_that_kafka_does_not_have_is_refused_at_once():
-    """Not at the first failure."""
+    """An unknown `api` raises at decoration, not at the first failure."""
     with pytest.raises(ValueError, match=r"did you mean 'Fetch'\?"):
         retry("default", api="Fetchh")
 

@@ -99,7 +99,7 @@ def test_preview_is_what_the_engine_does_with_the_first_failure(action):
 
 
 def test_preview_heeds_an_override_of_the_action():
-    """No override changes the verdict FENCED."""
+    """A preview uses the overrides of the action, except for FENCED."""
     override = {"when": {"action": "REJECT"}, "action": "RETRY", "max_attempts": 3}
     rows = RetryPolicy(overrides=[override]).preview(action=Action.REJECT).rows
     assert [row.attempt for row in rows] == [2, 3]
@@ -170,7 +170,7 @@ def test_table_and_json_of_every_preset(name):
 
 @pytest.mark.parametrize("name", ["seed", "runs", "limit"])
 def test_what_is_no_whole_number_is_refused(name):
-    """By its name."""
+    """The TypeError has the name of the argument that is not a whole number."""
     with pytest.raises(TypeError, match=name):
         RetryPolicy().preview(**{name: 2.5})
 

@@ -45,12 +45,12 @@ def files(folder, **texts):
     ],
 )
 def test_a_mistake_of_yaml_has_its_line_and_words(text, line, said):
-    """Counted from 1."""
+    """A mistake in YAML is reported with its line, counted from 1."""
     assert of_text(text) == (line, said)
 
 
 def test_a_variable_in_braces_is_explained_where_it_stands():
-    """Other mistakes have no such text."""
+    """`${NAME}` within braces is answered with the quotes to write."""
     line, said = of_text("deadline: 1\nname: {a: ${A}}\n")
     assert line == 2
     assert said.endswith('within braces or brackets write "${NAME}" in quotes')
@@ -74,7 +74,7 @@ def test_a_mistake_of_toml_has_its_line_and_words(text, line, said):
 
 
 def test_a_place_without_a_line_has_that_of_what_is_around_it():
-    """None where nothing is."""
+    """The line of a missing key is that of its parent, or None."""
     document = read_document("a: {b: 1}\n", "a.yaml")
     assert document.line_of(("a", "b", "c")) == 1
     assert document.line_of(("x",)) is None
@@ -82,7 +82,7 @@ def test_a_place_without_a_line_has_that_of_what_is_around_it():
 
 
 def test_what_is_not_utf_8_has_its_line(tmp_path):
-    """Counted from the first."""
+    """A byte that is not UTF-8 is reported with its line, counted from 1."""
     path = tmp_path / "a.yaml"
     path.write_bytes(b"\n\xff")
     assert told(str(path)) == [(None, 2, (), "is not UTF-8: save it as UTF-8")]
@@ -107,7 +107,7 @@ def test_words_that_yaml_1_1_reads_as_other_values_are_text():
 
 
 def test_merge_keys_are_yaml_and_no_mistake():
-    """One, or several."""
+    """Several merge keys in a mapping are no duplicates."""
     text = "a: &a {x: 1}\nb: &b {y: 2}\nc:\n  <<: *a\n  <<: *b\n"
     assert parse(text, "a").content["c"] == {"x": 1, "y": 2}
 
@@ -126,7 +126,7 @@ def test_a_preset_that_there_is_not_is_told_which_there_are():
 
 
 def test_a_folder_beside_the_file_is_no_preset(tmp_path):
-    """Wherever the process stands."""
+    """`extends` with the name of a folder is refused."""
     (tmp_path / "orders").mkdir()
     path = files(tmp_path, a="deadline: 3\nextends: orders\n")
     ((source, line, place, said),) = told(path)
@@ -218,12 +218,12 @@ def test_both_endings_of_yaml_are_files(tmp_path, ending):
 
 
 def test_a_watcher_looks_every_five_seconds():
-    """Unless it is told otherwise."""
+    """The default interval of a PolicyWatcher is 5 s."""
     assert signature(PolicyWatcher).parameters["interval"].default == 5.0
 
 
 def test_a_watcher_says_what_holds_now(tmp_path, caplog):
-    """With the new policy's id."""
+    """The log of a PolicyWatcher has the id of the new policy."""
     path = tmp_path / "a.yaml"
     path.write_text("max_attempts: 3\n")
     watcher = PolicyWatcher(path)

@@ -238,7 +238,7 @@ def test_a_source_that_is_not_there(source, said):
 
 
 def test_what_is_no_source_is_refused():
-    """The message lists what is."""
+    """The TypeError of load_policy() lists what a source can be."""
     with pytest.raises(TypeError, match=r"a preset's name, a path, a mapping"):
         load_policy(3)
 
@@ -263,7 +263,7 @@ def test_the_environment(monkeypatch):
 
 
 def test_an_empty_environment_is_the_default():
-    """No variable: the default preset."""
+    """Without variables the policy is the preset `default`."""
     assert load_policy("env").policy_id == load_policy("default").policy_id
 
 

@@ -126,7 +126,7 @@ def test_a_watcher_reports_a_wrong_file_once(tmp_path, caplog):
 
 @pytest.mark.parametrize("interval", [0, -1, float("nan")])
 def test_a_watcher_that_would_spin_is_refused(interval):
-    """An interval is above 0."""
+    """An interval of 0 or less raises ValueError."""
     with pytest.raises(ValueError, match="interval"):
         PolicyWatcher("default", interval=interval)
 
@@ -150,7 +150,7 @@ def test_a_watcher_that_would_spin_is_refused(interval):
     ],
 )
 def test_settings_without_effect_are_warned_of(settings, said):
-    """They are valid, and hardly meant."""
+    """A valid policy whose settings have no effect has a warning."""
     (doubt,) = doubts(load_policy(settings))
     assert said in doubt
 
@@ -230,13 +230,13 @@ def test_hooks_are_checked_at_once(hooks):
 
 
 def test_only_exceptions_are_forced():
-    """None stands for a real call."""
+    """force() takes exceptions, and None for a real call."""
     with retry_testing() as testing, pytest.raises(TypeError, match="takes exceptions"):
         testing.force("nonsense")
 
 
 def test_an_open_breaker_says_since_when_and_until_when():
-    """Not that there is no connection."""
+    """The error has the age of the open breaker and the time of the next probe."""
     time = FakeTime()
     policy = RetryPolicy(max_attempts=1, breaker={"failures": 1, "open_for": 30})
     one = retrier(policy, time)

@@ -289,7 +289,7 @@ def test_field_that_a_version_lacks_is_an_error_unless_ignorable_or_the_default(
 
 
 def test_tags_in_a_version_without_tags_are_an_error():
-    """Dropping them would lose them unseen."""
+    """Tags in a version without tags raise an error instead of being dropped."""
     error = refused(
         message("Heartbeat").serialize_request, {"unknown_tags": {1: b""}}, 3
     )
@@ -352,7 +352,7 @@ def test_input_that_is_wrong_says_where(digits, field, offset, words):
 
 
 def test_negative_lengths_other_than_null_are_refused():
-    """Old lengths have a sign."""
+    """A length below -1 in an old version is malformed."""
     data = bytes.fromhex("fffffffe")
     error = refused(message("DescribeLogDirs").deserialize_request, data, 1, False)
     assert "topics, offset 0: a negative length, -2" in str(error)
@@ -423,7 +423,7 @@ def test_message_that_is_not_there_is_named(name, words):
 
 
 def test_error_survives_pickle_and_copy():
-    """Text and places, all of it."""
+    """A pickled ProtocolError has its text, message, version, field and offset."""
     error = refused(broker_registration.deserialize_request, b"", 4, False)
     for other in (pickle.loads(pickle.dumps(error)), copy.deepcopy(error)):
         assert str(error) == str(other)

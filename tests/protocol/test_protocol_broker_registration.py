@@ -223,7 +223,7 @@ def to_java(jvm, content):
 @pytest.mark.parametrize("rack", [None, "", "r"])
 @pytest.mark.java
 def test_request_is_what_kafkas_own_class_writes_and_reads(jvm, version, rack):
-    """The classes of kafka-clients, golden values."""
+    """The bytes equal golden values of the classes of kafka-clients."""
     content = of_version({**GOLDEN, "rack": rack}, version)
     kafka = jvm.org.apache.kafka.common
     data = to_java(jvm, content)

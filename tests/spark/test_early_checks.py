@@ -143,7 +143,7 @@ def test_columns_as_a_mapping_are_shown_as_they_are_written(load):
 def test_sink_topic_that_is_missing_is_told_before_spark_starts(
     kafka_cluster, tmp_path, capsys, monkeypatch
 ):
-    """Spark takes seconds to start."""
+    """A missing topic is found before Spark starts, which takes seconds."""
     monkeypatch.setattr("kafkaguard.cli.commands.pipeline.spark_session", None)
     (tmp_path / "input").touch()
     sink = {"bootstrap_servers": kafka_cluster.bootstrap_servers, "topic": "nowhere"}

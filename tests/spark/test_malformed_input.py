@@ -58,7 +58,7 @@ KNOWN = ["kafka.bootstrap.servers", "subscribe"]
 
 
 def test_beginning_that_is_given_is_kept():
-    """Whichever option says it."""
+    """Any option for the start of a Kafka source is kept."""
     assert with_beginning({}) == {"startingOffsets": "earliest"}
     given = {"STARTINGTimestamp": "1"}
     assert given == with_beginning(given)

@@ -185,7 +185,7 @@ def test_client_that_may_not_write_at_all_fails_with_what_the_brokers_said(secur
 def test_listener_that_does_less_than_the_settings_say_is_told(
     kafka_cluster, kafka_topic, config, said
 ):
-    """CONFIGURE: no later try helps."""
+    """A listener without TLS or login has the verdict CONFIGURE."""
     servers = kafka_cluster.bootstrap_servers
     with pytest.raises(e.KafkaGuardError) as caught:
         look_up(make_settings(servers, topic=kafka_topic, config=config))

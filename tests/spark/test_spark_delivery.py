@@ -413,7 +413,7 @@ def test_dead_letter_that_cannot_be_written_fails_the_task(kafka_cluster):
 
 
 def test_dead_letters_share_only_batches_that_their_topic_takes(kafka_cluster):
-    """Whatever batch.size was asked for."""
+    """Batches of dead letters fit their topic, whatever batch.size is set."""
     topic = kafka_cluster.create_topic(config=COMPACTED)
     dead = kafka_cluster.create_topic(config={"max.message.bytes": 2_000})
     config = {"batch.size": "900000", **ONE_BATCH}
@@ -502,7 +502,7 @@ def test_next_task_takes_the_producer_of_the_last_unless_that_failed(
 
 
 def test_counts_survive_the_way_to_the_driver():
-    """JSON keeps them as they are."""
+    """The counts of a task are the same after JSON."""
     counts = TaskCounts(read=3, delivered=1, resent=1, attempt=2)
     counts.dead_lettered["NULL_KEY"] += 2
     again = TaskCounts.from_json(counts.to_json())

@@ -55,7 +55,7 @@ def test_causes_are_followed_also_sparks_private_ones(attribute):
 
 
 def test_our_own_error_is_found_as_it_is():
-    """Nothing is rebuilt that is there."""
+    """error_from() returns a kafkaguard error in the chain unchanged."""
     error = e.InvalidTopicError("no")
     outer = RuntimeError("failed")
     outer.__cause__ = error

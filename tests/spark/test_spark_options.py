@@ -206,7 +206,7 @@ def test_setting_to_mend_is_named_and_not_the_one_that_switches_it_on(config, sa
 
 
 def test_missing_servers_are_asked_for():
-    """There is no default address."""
+    """A write without bootstrap servers is refused: there is no default address."""
     with pytest.raises(ClientConfigurationError, match=r"kafka\.bootstrap\.servers"):
         from_options({"topic": "t"})
 
@@ -352,7 +352,7 @@ def test_doubled_column_is_refused():
 
 
 def test_declaring_compacted_fits_one_topic_only():
-    """A column may name many."""
+    """compacted= with a column `topic` is refused, because it may name many topics."""
     schema = frame("topic string, value string")
     with pytest.raises(ClientConfigurationError, match="compacted describes one"):
         check_columns(schema, make_settings("b:1", compacted=True))

@@ -128,7 +128,7 @@ def test_error_of_a_job_survives_pickle(spark, write, compacted):
 def test_too_large_value_fails_the_job_before_anything_is_sent(
     spark, write, kafka_cluster, kafka_topic
 ):
-    """max_record_bytes counts key, value and headers."""
+    """max_record_bytes limits key, value and headers together."""
     df = some(spark).withColumn(
         "headers", F.expr("array(struct('h' key, X'00' value))")
     )
@@ -165,7 +165,7 @@ def test_missing_topic_is_found_before_the_job_starts(spark, write, kafka_topic)
 
 
 def test_unreachable_broker_is_said_within_a_minute(spark):
-    """The message names the address."""
+    """The error for brokers that are away names their addresses."""
     df = some(spark)
     started = time.monotonic()
     with pytest.raises(e.ClientNotConnectedError, match="localhost:1 answered"):
@@ -524,14 +524,14 @@ def test_mistake_is_said_shortly_where_spark_hides_tracebacks(spark, sink):
     ],
 )
 def test_data_source_checks_before_anything_starts(spark, sink, options, said):
-    """Options, columns and topics."""
+    """The data source checks options, columns and topics before the job starts."""
     with pytest.raises(Exception, match=said) as caught:
         sink(some(spark), **options).save()
     assert said in str(kafkaguard.spark.error_from(caught.value))
 
 
 def test_topic_column_and_topic_option_are_refused_together(spark, sink, write):
-    """The option would win silently."""
+    """A column `topic` beside the option `topic` is refused; Spark would ignore it."""
     df = some(spark).withColumn("topic", F.lit("a"))
     with pytest.raises(e.ClientConfigurationError, match="both a column topic and"):
         write(df, "b")
@@ -540,7 +540,7 @@ def test_topic_column_and_topic_option_are_refused_together(spark, sink, write):
 
 
 def test_data_source_does_not_overwrite(spark, sink):
-    """Kafka has no such thing."""
+    """mode("overwrite") is refused, because Kafka cannot overwrite."""
     with pytest.raises(Exception, match="cannot be overwritten"):
         sink(some(spark), topic="t").mode("overwrite").save()
 
@@ -737,7 +737,7 @@ def test_policy_that_drops_counts_what_it_drops(spark, write, kafka_cluster, com
 def test_override_lets_one_reason_fail_the_job_before_anything_is_sent(
     spark, write, kafka_cluster, kafka_topic, compacted
 ):
-    """Others are set aside."""
+    """An override fails the job for one reason; other records are set aside."""
     rule = {"when": {"error": "InvalidRecordKeyError"}, "on_reject": "raise"}
     with pytest.raises(e.InvalidRecordKeyError):
         write(some(spark), compacted, policy=letters_to(kafka_topic, overrides=[rule]))

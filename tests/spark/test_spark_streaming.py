@@ -144,7 +144,7 @@ def test_foreach_batch_is_one_job_over_the_input_for_each_batch(
 
 
 def test_foreach_batch_that_fails_says_why(stream, kafka_cluster, tmp_path):
-    """Across Py4J and back."""
+    """The error of foreach_batch is found in the exception of the query."""
     topic = kafka_cluster.create_topic(config=COMPACTED)
     function = kafkaguard.spark.foreach_batch(
         topic, bootstrap_servers=kafka_cluster.bootstrap_servers

@@ -233,7 +233,7 @@ def test_wrong_options(arguments, code, hint):
 
 
 def test_a_port_in_use_is_wrong_input(kafka_cluster):
-    """The broker listens there already."""
+    """An address that is in use ends the command with code 2."""
     address = kafka_cluster.bootstrap_servers
     result = CliRunner().invoke(
         command, ["--bootstrap-server", address, "--listen", address]
@@ -260,7 +260,7 @@ def test_a_file_of_faults_that_is_no_text(tmp_path):
 
 
 def test_a_wrong_file_of_faults(script):
-    """A misspelt fault is wrong usage."""
+    """A misspelt fault ends the command with code 2."""
     path = str(script("faults:\n- {on: Produce, fial: 6}"))
     result = CliRunner().invoke(
         command, ["--bootstrap-server", "a:1", "--faults", path]
