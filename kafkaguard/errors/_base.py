@@ -63,9 +63,6 @@ class KafkaGuardError(Exception):
     #: ``"broker"`` for a code that came (or would come) over the wire, ``"client"``
     #: for a condition that the client library found by itself.
     origin: ClassVar[str] = "broker"
-    #: For a guarded admin's create whose object exists: how it differs from the
-    #: request, or an empty text; None if it was not compared.
-    differences: str | None = None
     #: Whether it is the outcome of a record that a guarded producer had taken. A retry
     #: around the call does not send that record again.
     is_outcome: bool = False
