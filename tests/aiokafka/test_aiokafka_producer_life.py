@@ -460,25 +460,6 @@ class TestCalls:
             (kafka_topic, b"v", b"k", {"headers": [("h", b"x")]}),
         ] == seen
 
-    async def test_a_partition_that_is_not_there_is_refused_at_once(
-        self, kafka_cluster, kafka_topic
-    ):
-        """With its number and what there is; records of other partitions go on."""
-        numbered = {"partitioner": lambda key, *_: int(key)}
-        async with guarded(kafka_cluster, **numbered) as producer:
-            with pytest.raises(errors.PartitionNotThereError) as caught:
-                await producer.send(kafka_topic, b"v", b"7")
-            assert isinstance(caught.value, ValueError)
-            assert (Action.REJECT, kafka_topic) == (
-                caught.value.verdict.action,
-                caught.value.topic,
-            )
-            assert "chose partition 7, and the topic has partition 0 only" in str(
-                caught.value
-            )
-            sent = await producer.send_and_wait(kafka_topic, b"v", b"0")
-            assert sent.partition == 0
-
     async def test_a_send_without_room_is_tried_again(self, kafka_topic, kafka_faults):
         """The policy tries again after the client's own time; it is delivered once."""
         waits = asyncio.Event()
@@ -567,29 +548,6 @@ class TestCalls:
                 assert caught.value.verdict.action is Action.REJECT
             sent = await producer.send_and_wait(kafka_topic, b"v", b"k")
         assert sent.offset == 0
-
-    async def test_a_partition_of_a_partitioner_that_is_not_there_is_set_aside(
-        self, kafka_cluster, kafka_topic
-    ):
-        """As the policy says, with its key, headers and time."""
-        letters = kafka_cluster.create_topic()
-        policy = {"on_reject": "dead_letter", "dead_letter": {"topic": letters}}
-        numbered = {"partitioner": lambda key, *_: 7 if key == b"k" else 0}
-        async with guarded(kafka_cluster, policy=policy, **numbered) as producer:
-            future = await producer.send(
-                kafka_topic, b"v", b"k", timestamp_ms=1234, headers=[("mine", b"1")]
-            )
-            # The dead letter has the same key, and no partition of its own either.
-            with pytest.raises(errors.PartitionNotThereError, match="partition 7"):
-                await future
-            producer.report()
-        async with guarded(
-            kafka_cluster, policy={"on_reject": "drop"}, **numbered
-        ) as producer:
-            future = await producer.send(kafka_topic, b"v", b"k")
-            assert (await producer.flush()).dropped == 1
-            with pytest.raises(errors.PartitionNotThereError):
-                await future
 
     @pytest.mark.parametrize("partition", [99, -1])
     async def test_a_given_partition_that_is_not_there_is_told(

@@ -107,9 +107,7 @@ class TestReplacedMethods:
 
     def test_each_has_the_clients_own_signature(self, build):
         """Name by name, in the same order and of the same kind."""
-        own = object()  # a partitioner of the application's
-        producer = build(transactional_id="signatures", partitioner=own)
-        moving.check_partitioner(producer, lambda *_: ValueError())
+        producer = build(transactional_id="signatures")
         manager = producer._transaction_manager
         moving.report_batches(producer, lambda _: None)
         moving.report_retries(producer, lambda *_: None)
@@ -119,7 +117,6 @@ class TestReplacedMethods:
         handler = InitProducerIdHandler(manager, 0)
         manager._enqueue_request(handler)
         replaced = {
-            ("KafkaProducer", "_partition"): producer,
             ("IncompleteProducerBatches", "add"): producer._accumulator._incomplete,
             ("RecordAccumulator", "append"): producer._accumulator,
             ("Sender", "_dispatch_error"): producer._sender,

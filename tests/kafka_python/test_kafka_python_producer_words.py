@@ -9,7 +9,6 @@ import queue
 import pytest
 from kafka import KafkaProducer
 from kafka.errors import KafkaError, KafkaTimeoutError
-from kafka.partitioner import Partitioner
 
 from kafkaguard import errors, guard
 from kafkaguard._retries.events import RecreateEvent, RejectEvent, RetryEvent
@@ -137,63 +136,6 @@ def refused_error(future):
     with pytest.raises(KafkaError) as caught:
         future.get(10)
     return caught.value
-
-
-class ByNumber:
-    """A partitioner that takes the key for the partition."""
-
-    def partition(self, topic, serialized_key, cluster):
-        """As kafka-python's older interface has it."""
-        return int(serialized_key)
-
-
-class ByNumberToo(Partitioner):
-    """The same by the newer interface."""
-
-    def partition(self, topic, key, serialized_key, value, serialized_value, cluster):
-        """As it is called today."""
-        return int(serialized_key)
-
-
-@pytest.mark.filterwarnings("ignore:partitioner does not implement")
-@pytest.mark.parametrize("partitioner", [ByNumber(), ByNumberToo()])
-@pytest.mark.parametrize("partitions", [1, 3])
-def test_partition_that_is_not_there_is_refused_at_once(
-    kafka_cluster, partitioner, partitions
-):
-    """With its number and what there is, not in doubt after 30 s; the others go on."""
-    topic = kafka_cluster.create_topic(partitions=partitions)
-    with guarded(kafka_cluster, {"partitioner": partitioner}) as producer:
-        with pytest.raises(errors.PartitionNotThereError) as caught:
-            producer.send(topic, b"v", b"7")
-        assert isinstance(caught.value, ValueError)
-        assert caught.value.verdict.action == "REJECT"
-        assert caught.value.topic == topic
-        there = {1: "partition 0 only", 3: "3 partitions, 0 to 2"}[partitions]
-        assert f"chose partition 7, and the topic has {there}; " in str(caught.value)
-        assert producer.send(topic, b"v", b"0").get(20).partition == 0
-
-
-@pytest.mark.filterwarnings("ignore:partitioner does not implement")
-def test_partition_that_is_not_there_can_be_set_aside(kafka_cluster, kafka_topic):
-    """It is a record that can never succeed; so may its dead letter be."""
-    config = {"partitioner": ByNumber()}
-    policy = {"on_reject": "dead_letter"}
-    kafka_cluster.create_topic(f"{kafka_topic}.dlq", partitions=8)
-    with guarded(kafka_cluster, config, policy=policy) as producer:
-        future, hopeless = (producer.send(kafka_topic, b"v", k) for k in (b"7", b"8"))
-        with pytest.raises(errors.PartitionNotThereError, match="partition 7, and"):
-            future.get(20)
-        with pytest.raises(errors.PartitionNotThereError) as caught:
-            hopeless.get(20)
-        said = str(caught.value)
-        assert f"its dead letter for topic {kafka_topic}.dlq was not" in said
-        assert (
-            "the partitioner chose partition 8, and the topic has 8 partitions, 0 to 7"
-            in said
-        )
-        report = producer.flush()
-        assert (report.dead_lettered, report.failed) == (1, 1)
 
 
 def test_a_callback_does_not_wait_for_the_partitions_of_a_topic(
