@@ -264,7 +264,7 @@ def test_wrong_content_is_one_message_and_exit_code_2(run, pipeline, change, sai
         (
             {"sink": {"config": {"max.request.size": "x"}}},
             "sink.config",
-            "not a number",
+            "Invalid value",
         ),
         ({"sink": {"bootstrap_servers": ":"}}, "sink.bootstrap_servers", "be parsed"),
         ({"sink": {"topic": None}}, "sink.topic", "no topic is named"),
