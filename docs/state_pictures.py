@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
+from svg import element, picture, text
 
-from kafkaguard._common.svg import element, picture, text
 from kafkaguard._delivery.table import CLIENTS, RECORDS, TOPICS
 
 if TYPE_CHECKING:

@@ -44,6 +44,9 @@ def check_contents(wheel: Path) -> None:
     wanted |= {f"kafkaguard_policies/presets/{preset.name}" for preset in presets}
     if missing := wanted - names:
         sys.exit(f"the wheel lacks {sorted(missing)}")
+    licences = {Path(n).name for n in names if ".dist-info/licenses/" in n}
+    if licences != {"LICENSE", "NOTICE"}:
+        sys.exit(f"the wheel has the licence files {sorted(licences)}")
 
 
 def main() -> None:

@@ -121,10 +121,8 @@ class ErrorClasses:
         chain = row.ancestors if row.java != CONFIGURATION else (row.java,)
         parent = OUR_GROUPS.get(row.name) or self.parent_of(chain)
         self.written[name] = (
-            f"class {name}({parent}):\n"
-            f'    """{row.code} {row.name}, Java\'s {row.java}."""\n\n'
-            f"    code = {row.code}\n"
-            f'    name = "{row.name}"\n'
+            f'class {name}({parent}, code={row.code}, name="{row.name}"):\n'
+            f'    """{row.code} {row.name}, Java\'s {row.java}."""\n'
         )
 
     def parent_of(self, ancestors: tuple[str, ...]) -> str:

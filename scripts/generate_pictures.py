@@ -25,11 +25,14 @@ from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
 from kafkaguard import load_policy
-from kafkaguard._common.svg import element, picture, text
-from kafkaguard.cli.lag_picture import lag_picture
 from kafkaguard.cli.lag_table import table
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "docs"))
+
+from schedule_picture import schedule_picture  # noqa: E402 - it is in docs/
+from svg import element, picture, text  # noqa: E402 - likewise
+
 IMAGES = ROOT / "docs/images"
 RECORDED = IMAGES / "recorded"
 SCHEDULES = ("default", "low-latency", "bulk-load", "consumer")
@@ -44,12 +47,16 @@ def pictures() -> dict[str, str]:
         "lag-watch.svg": terminal(
             "kafkaguard lag --watch", (RECORDED / "lag.txt").read_text()
         ),
-        "lag-over-time.svg": lag_picture(
-            **json.loads((RECORDED / "lag.json").read_text())
-        ),
         "layers.svg": layers(),
-        **{f"schedule-{p}.svg": load_policy(p).preview().to_svg() for p in SCHEDULES},
+        **{f"schedule-{name}.svg": schedule(name) for name in SCHEDULES},
     }
+
+
+def schedule(preset: str) -> str:
+    """Draw the waits of a preset."""
+    drawn = load_policy(preset).preview()
+    title = f"{drawn.policy} ({drawn.policy_id}), if the verdict is {drawn.action}"
+    return schedule_picture(title, drawn.rows, drawn.deadline, drawn.ending)
 
 
 def explained() -> str:
@@ -256,17 +263,7 @@ def record_lag() -> None:
     screen.print(
         table(history[at_worst], history[at_worst - 5], partitions=False, watched=True)
     )
-    start = history[0].taken_at
-    names = sorted(history[-1].groups)
-    lags = {
-        n: [r.groups[n].total if n in r.groups else None for r in history]
-        for n in names
-    }
     (RECORDED / "lag.txt").write_text(screen.file.getvalue())
-    times = [round(report.taken_at - start, 1) for report in history]
-    (RECORDED / "lag.json").write_text(
-        json.dumps({"times": times, "lags": lags}) + "\n"
-    )
 
 
 _LOOKS, _WORST_LOOK = 40, 24

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkaguard.errors import KafkaGuardError, TopicAlreadyExistsError
+from kafkaguard.errors import KafkaGuardError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,8 +44,3 @@ def admin_error(errors: ClientErrors, error: Any, api: str | None) -> KafkaGuard
     if isinstance(error, KafkaGuardError):
         return error
     return errors.translate(error, api=api, context={"phase": "admin"})
-
-
-def finds_it_there(error: KafkaGuardError) -> bool:
-    """Return whether a create failed because the object exists."""
-    return isinstance(error, TopicAlreadyExistsError)

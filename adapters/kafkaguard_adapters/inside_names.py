@@ -8,49 +8,63 @@ from __future__ import annotations
 import inspect
 import logging
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
+
+from kafkaguard.errors import ClientConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from kafkaguard_adapters.client_errors import ClientErrors
 
     #: Names of attributes, or of a method's arguments, by the name of the object.
     Used = Mapping[str, Iterable[str]]
     Replaced = Mapping[tuple[str, str], tuple[str, ...]]
 
 
-#: What a client loses if the guard cannot use its private names, by its kind.
-_LOSSES = {
-    "producer": "Null keys are refused and errors of send() have a verdict, but "
-    "records are not sent again, a dead producer is not replaced, and flush() returns "
-    "no report",
-    "consumer": "Errors of polling and commits have a verdict, but a partition that "
-    "cannot be read does not wait alone, and there are no events",
-}
+_log = logging.getLogger("kafkaguard.consumer")
 
 
-def warn_changed(
-    kind: Literal["producer", "consumer"],
-    client: str,
-    version: str,
-    known: str,
-    missing: Iterable[str],
+def check_known(
+    errors: ClientErrors, version: str, known: str, missing: Sequence[str]
 ) -> None:
-    """Log what a client loses whose private names have changed.
+    """Refuse a producer whose private names have changed.
 
     Args:
-        kind: What kind of client it is.
+        errors: Makes the client's errors.
+        version: The version of the client library.
+        known: The version whose names are known.
+        missing: The names that the producer does not have.
+
+    Raises:
+        ClientConfigurationError: A name is missing.
+    """
+    if missing:
+        raise errors.make(
+            ClientConfigurationError,
+            f"guard(): this kafkaguard does not know {errors.client} {version} (other "
+            f"private attributes: {', '.join(missing)}). Use {errors.client} {known}, "
+            "or a newer kafkaguard",
+        )
+
+
+def warn_changed(client: str, version: str, known: str, missing: Iterable[str]) -> None:
+    """Log what a consumer loses whose private names have changed.
+
+    Args:
         client: The name of the client library.
         version: Its version.
         known: The version whose names are known.
         missing: The names that it does not have.
     """
-    logging.getLogger(f"kafkaguard.{kind}").warning(
+    _log.warning(
         "guard(): this kafkaguard does not know %s %s (other private attributes: %s). "
-        "%s. Use %s %s, or a newer kafkaguard",
+        "Errors of polling and commits have a verdict, but a partition that cannot be "
+        "read does not wait alone, and there are no events. Use %s %s, or a newer "
+        "kafkaguard",
         client,
         version,
         ", ".join(missing),
-        _LOSSES[kind],
         client,
         known,
     )

@@ -6,10 +6,10 @@ import math
 from typing import TYPE_CHECKING
 
 from kafkaguard._delivery import commands
-from kafkaguard._delivery.judging import MESSAGE_TOO_LARGE
 from kafkaguard._delivery.size_limits import FRESH_S
 from kafkaguard._delivery.table import RecordEvent, RecordState, TopicEvent, TopicState
 from kafkaguard._delivery.topic_round import DRAIN_S, TopicRound
+from kafkaguard.errors import MessageTooLargeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -212,7 +212,7 @@ class Rounds:
         if self._size_limits.size_beyond(topic.name, record.raw) is None:
             return False
         error = self._errors.make(
-            MESSAGE_TOO_LARGE,
+            MessageTooLargeError,
             self._size_limits.describe(topic.name, record.raw),
             api="Produce",
             topic=topic.name,

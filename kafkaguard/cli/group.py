@@ -28,7 +28,7 @@ COMMANDS = {
     "decode": "Decode a Kafka message from hexadecimal digits, a file or stdin.",
     "errors": "List Kafka's error codes with the right next step for each.",
     "explain": "Explain an error: its meaning, and the right next step.",
-    "lag": "Show the lag of consumer groups, once, live or as a picture.",
+    "lag": "Show the lag of consumer groups, once or live.",
     "log-dirs": "Show the log directories of all brokers, and how full they are.",
     "pipeline": "Run a pipeline file: from a source, with Spark, into a topic.",
     "policy": "Check, show, preview and compare retry policies.",

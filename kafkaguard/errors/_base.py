@@ -72,12 +72,19 @@ class KafkaGuardError(Exception):
     #: ``"broker"`` for a code that came (or would come) over the wire, ``"client"``
     #: for a condition that the client library found by itself.
     origin: ClassVar[str] = "broker"
-    #: For a guarded admin's create whose object exists: how it differs from the
-    #: request, or an empty text; None if it was not compared.
-    differences: str | None = None
     #: Whether it is the outcome of a record that a guarded producer had taken. A retry
     #: around the call does not send that record again.
     is_outcome: bool = False
+
+    def __init_subclass__(
+        cls, *, code: int | None = None, name: str | None = None
+    ) -> None:
+        """Set a code and its name; a class without them has those of its parent."""
+        super().__init_subclass__()
+        if code is not None:
+            cls.code = code
+        if name is not None:
+            cls.name = name
 
     def __init__(  # noqa: PLR0913 - one for each attribute
         self,

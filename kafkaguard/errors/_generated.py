@@ -160,29 +160,20 @@ __all__ = [
 KAFKA_VERSION = "4.4.0"
 
 
-class UnknownServerError(FatalError):
+class UnknownServerError(FatalError, code=-1, name="UNKNOWN_SERVER_ERROR"):
     """-1 UNKNOWN_SERVER_ERROR, Java's UnknownServerException."""
-
-    code = -1
-    name = "UNKNOWN_SERVER_ERROR"
 
 
 class InvalidOffsetError(FatalError):
     """Java's group InvalidOffsetException."""
 
 
-class OffsetOutOfRangeError(InvalidOffsetError):
+class OffsetOutOfRangeError(InvalidOffsetError, code=1, name="OFFSET_OUT_OF_RANGE"):
     """1 OFFSET_OUT_OF_RANGE, Java's OffsetOutOfRangeException."""
 
-    code = 1
-    name = "OFFSET_OUT_OF_RANGE"
 
-
-class CorruptMessageError(RetriableError):
+class CorruptMessageError(RetriableError, code=2, name="CORRUPT_MESSAGE"):
     """2 CORRUPT_MESSAGE, Java's CorruptRecordException."""
-
-    code = 2
-    name = "CORRUPT_MESSAGE"
 
 
 class RefreshRetriableError(RetriableError):
@@ -193,958 +184,682 @@ class InvalidMetadataError(RefreshRetriableError):
     """Java's group InvalidMetadataException."""
 
 
-class UnknownTopicOrPartitionError(InvalidMetadataError):
+class UnknownTopicOrPartitionError(
+    InvalidMetadataError, code=3, name="UNKNOWN_TOPIC_OR_PARTITION"
+):
     """3 UNKNOWN_TOPIC_OR_PARTITION, Java's UnknownTopicOrPartitionException."""
 
-    code = 3
-    name = "UNKNOWN_TOPIC_OR_PARTITION"
 
-
-class InvalidFetchSizeError(FatalError):
+class InvalidFetchSizeError(FatalError, code=4, name="INVALID_FETCH_SIZE"):
     """4 INVALID_FETCH_SIZE, Java's InvalidFetchSizeException."""
 
-    code = 4
-    name = "INVALID_FETCH_SIZE"
 
-
-class LeaderNotAvailableError(InvalidMetadataError):
+class LeaderNotAvailableError(
+    InvalidMetadataError, code=5, name="LEADER_NOT_AVAILABLE"
+):
     """5 LEADER_NOT_AVAILABLE, Java's LeaderNotAvailableException."""
 
-    code = 5
-    name = "LEADER_NOT_AVAILABLE"
 
-
-class NotLeaderOrFollowerError(InvalidMetadataError):
+class NotLeaderOrFollowerError(
+    InvalidMetadataError, code=6, name="NOT_LEADER_OR_FOLLOWER"
+):
     """6 NOT_LEADER_OR_FOLLOWER, Java's NotLeaderOrFollowerException."""
 
-    code = 6
-    name = "NOT_LEADER_OR_FOLLOWER"
 
-
-class RequestTimedOutError(RetriableError):
+class RequestTimedOutError(RetriableError, code=7, name="REQUEST_TIMED_OUT"):
     """7 REQUEST_TIMED_OUT, Java's TimeoutException."""
 
-    code = 7
-    name = "REQUEST_TIMED_OUT"
 
-
-class BrokerNotAvailableError(FatalError):
+class BrokerNotAvailableError(FatalError, code=8, name="BROKER_NOT_AVAILABLE"):
     """8 BROKER_NOT_AVAILABLE, Java's BrokerNotAvailableException."""
 
-    code = 8
-    name = "BROKER_NOT_AVAILABLE"
 
-
-class ReplicaNotAvailableError(InvalidMetadataError):
+class ReplicaNotAvailableError(
+    InvalidMetadataError, code=9, name="REPLICA_NOT_AVAILABLE"
+):
     """9 REPLICA_NOT_AVAILABLE, Java's ReplicaNotAvailableException."""
 
-    code = 9
-    name = "REPLICA_NOT_AVAILABLE"
 
-
-class MessageTooLargeError(FatalError):
+class MessageTooLargeError(FatalError, code=10, name="MESSAGE_TOO_LARGE"):
     """10 MESSAGE_TOO_LARGE, Java's RecordTooLargeException."""
 
-    code = 10
-    name = "MESSAGE_TOO_LARGE"
 
-
-class StaleControllerEpochError(FatalError):
+class StaleControllerEpochError(FatalError, code=11, name="STALE_CONTROLLER_EPOCH"):
     """11 STALE_CONTROLLER_EPOCH, Java's ControllerMovedException."""
 
-    code = 11
-    name = "STALE_CONTROLLER_EPOCH"
 
-
-class OffsetMetadataTooLargeError(FatalError):
+class OffsetMetadataTooLargeError(
+    FatalError, code=12, name="OFFSET_METADATA_TOO_LARGE"
+):
     """12 OFFSET_METADATA_TOO_LARGE, Java's OffsetMetadataTooLarge."""
 
-    code = 12
-    name = "OFFSET_METADATA_TOO_LARGE"
 
-
-class NetworkError(InvalidMetadataError):
+class NetworkError(InvalidMetadataError, code=13, name="NETWORK_EXCEPTION"):
     """13 NETWORK_EXCEPTION, Java's NetworkException."""
 
-    code = 13
-    name = "NETWORK_EXCEPTION"
 
-
-class CoordinatorLoadInProgressError(RetriableError):
+class CoordinatorLoadInProgressError(
+    RetriableError, code=14, name="COORDINATOR_LOAD_IN_PROGRESS"
+):
     """14 COORDINATOR_LOAD_IN_PROGRESS, Java's CoordinatorLoadInProgressException."""
 
-    code = 14
-    name = "COORDINATOR_LOAD_IN_PROGRESS"
 
-
-class CoordinatorNotAvailableError(RefreshRetriableError):
+class CoordinatorNotAvailableError(
+    RefreshRetriableError, code=15, name="COORDINATOR_NOT_AVAILABLE"
+):
     """15 COORDINATOR_NOT_AVAILABLE, Java's CoordinatorNotAvailableException."""
 
-    code = 15
-    name = "COORDINATOR_NOT_AVAILABLE"
 
-
-class NotCoordinatorError(RefreshRetriableError):
+class NotCoordinatorError(RefreshRetriableError, code=16, name="NOT_COORDINATOR"):
     """16 NOT_COORDINATOR, Java's NotCoordinatorException."""
-
-    code = 16
-    name = "NOT_COORDINATOR"
 
 
 class InvalidConfigurationError(FatalError):
     """Java's group InvalidConfigurationException."""
 
 
-class InvalidTopicError(InvalidConfigurationError):
+class InvalidTopicError(
+    InvalidConfigurationError, code=17, name="INVALID_TOPIC_EXCEPTION"
+):
     """17 INVALID_TOPIC_EXCEPTION, Java's InvalidTopicException."""
 
-    code = 17
-    name = "INVALID_TOPIC_EXCEPTION"
 
-
-class RecordListTooLargeError(InvalidConfigurationError):
+class RecordListTooLargeError(
+    InvalidConfigurationError, code=18, name="RECORD_LIST_TOO_LARGE"
+):
     """18 RECORD_LIST_TOO_LARGE, Java's RecordBatchTooLargeException."""
 
-    code = 18
-    name = "RECORD_LIST_TOO_LARGE"
 
-
-class NotEnoughReplicasError(RetriableError):
+class NotEnoughReplicasError(RetriableError, code=19, name="NOT_ENOUGH_REPLICAS"):
     """19 NOT_ENOUGH_REPLICAS, Java's NotEnoughReplicasException."""
 
-    code = 19
-    name = "NOT_ENOUGH_REPLICAS"
 
-
-class NotEnoughReplicasAfterAppendError(RetriableError):
+class NotEnoughReplicasAfterAppendError(
+    RetriableError, code=20, name="NOT_ENOUGH_REPLICAS_AFTER_APPEND"
+):
     """20 NOT_ENOUGH_REPLICAS_AFTER_APPEND, Java's NotEnoughReplicasAfterAppendException."""
 
-    code = 20
-    name = "NOT_ENOUGH_REPLICAS_AFTER_APPEND"
 
-
-class InvalidRequiredAcksError(InvalidConfigurationError):
+class InvalidRequiredAcksError(
+    InvalidConfigurationError, code=21, name="INVALID_REQUIRED_ACKS"
+):
     """21 INVALID_REQUIRED_ACKS, Java's InvalidRequiredAcksException."""
-
-    code = 21
-    name = "INVALID_REQUIRED_ACKS"
 
 
 class ApplicationRecoverableError(FatalError):
     """Java's group ApplicationRecoverableException."""
 
 
-class IllegalGenerationError(ApplicationRecoverableError):
+class IllegalGenerationError(
+    ApplicationRecoverableError, code=22, name="ILLEGAL_GENERATION"
+):
     """22 ILLEGAL_GENERATION, Java's IllegalGenerationException."""
 
-    code = 22
-    name = "ILLEGAL_GENERATION"
 
-
-class InconsistentGroupProtocolError(FatalError):
+class InconsistentGroupProtocolError(
+    FatalError, code=23, name="INCONSISTENT_GROUP_PROTOCOL"
+):
     """23 INCONSISTENT_GROUP_PROTOCOL, Java's InconsistentGroupProtocolException."""
 
-    code = 23
-    name = "INCONSISTENT_GROUP_PROTOCOL"
 
-
-class InvalidGroupIdError(FatalError):
+class InvalidGroupIdError(FatalError, code=24, name="INVALID_GROUP_ID"):
     """24 INVALID_GROUP_ID, Java's InvalidGroupIdException."""
 
-    code = 24
-    name = "INVALID_GROUP_ID"
 
-
-class UnknownMemberIdError(ApplicationRecoverableError):
+class UnknownMemberIdError(
+    ApplicationRecoverableError, code=25, name="UNKNOWN_MEMBER_ID"
+):
     """25 UNKNOWN_MEMBER_ID, Java's UnknownMemberIdException."""
 
-    code = 25
-    name = "UNKNOWN_MEMBER_ID"
 
-
-class InvalidSessionTimeoutError(FatalError):
+class InvalidSessionTimeoutError(FatalError, code=26, name="INVALID_SESSION_TIMEOUT"):
     """26 INVALID_SESSION_TIMEOUT, Java's InvalidSessionTimeoutException."""
 
-    code = 26
-    name = "INVALID_SESSION_TIMEOUT"
 
-
-class RebalanceInProgressError(FatalError):
+class RebalanceInProgressError(FatalError, code=27, name="REBALANCE_IN_PROGRESS"):
     """27 REBALANCE_IN_PROGRESS, Java's RebalanceInProgressException."""
 
-    code = 27
-    name = "REBALANCE_IN_PROGRESS"
 
-
-class InvalidCommitOffsetSizeError(FatalError):
+class InvalidCommitOffsetSizeError(
+    FatalError, code=28, name="INVALID_COMMIT_OFFSET_SIZE"
+):
     """28 INVALID_COMMIT_OFFSET_SIZE, Java's InvalidCommitOffsetSizeException."""
-
-    code = 28
-    name = "INVALID_COMMIT_OFFSET_SIZE"
 
 
 class AuthorizationError(InvalidConfigurationError):
     """Java's group AuthorizationException."""
 
 
-class TopicAuthorizationFailedError(AuthorizationError):
+class TopicAuthorizationFailedError(
+    AuthorizationError, code=29, name="TOPIC_AUTHORIZATION_FAILED"
+):
     """29 TOPIC_AUTHORIZATION_FAILED, Java's TopicAuthorizationException."""
 
-    code = 29
-    name = "TOPIC_AUTHORIZATION_FAILED"
 
-
-class GroupAuthorizationFailedError(AuthorizationError):
+class GroupAuthorizationFailedError(
+    AuthorizationError, code=30, name="GROUP_AUTHORIZATION_FAILED"
+):
     """30 GROUP_AUTHORIZATION_FAILED, Java's GroupAuthorizationException."""
 
-    code = 30
-    name = "GROUP_AUTHORIZATION_FAILED"
 
-
-class ClusterAuthorizationFailedError(AuthorizationError):
+class ClusterAuthorizationFailedError(
+    AuthorizationError, code=31, name="CLUSTER_AUTHORIZATION_FAILED"
+):
     """31 CLUSTER_AUTHORIZATION_FAILED, Java's ClusterAuthorizationException."""
 
-    code = 31
-    name = "CLUSTER_AUTHORIZATION_FAILED"
 
-
-class InvalidTimestampError(FatalError):
+class InvalidTimestampError(FatalError, code=32, name="INVALID_TIMESTAMP"):
     """32 INVALID_TIMESTAMP, Java's InvalidTimestampException."""
-
-    code = 32
-    name = "INVALID_TIMESTAMP"
 
 
 class AuthenticationError(InvalidConfigurationError):
     """Java's group AuthenticationException."""
 
 
-class UnsupportedSaslMechanismError(AuthenticationError):
+class UnsupportedSaslMechanismError(
+    AuthenticationError, code=33, name="UNSUPPORTED_SASL_MECHANISM"
+):
     """33 UNSUPPORTED_SASL_MECHANISM, Java's UnsupportedSaslMechanismException."""
 
-    code = 33
-    name = "UNSUPPORTED_SASL_MECHANISM"
 
-
-class IllegalSaslStateError(AuthenticationError):
+class IllegalSaslStateError(AuthenticationError, code=34, name="ILLEGAL_SASL_STATE"):
     """34 ILLEGAL_SASL_STATE, Java's IllegalSaslStateException."""
 
-    code = 34
-    name = "ILLEGAL_SASL_STATE"
 
-
-class UnsupportedVersionError(InvalidConfigurationError):
+class UnsupportedVersionError(
+    InvalidConfigurationError, code=35, name="UNSUPPORTED_VERSION"
+):
     """35 UNSUPPORTED_VERSION, Java's UnsupportedVersionException."""
 
-    code = 35
-    name = "UNSUPPORTED_VERSION"
 
-
-class TopicAlreadyExistsError(FatalError):
+class TopicAlreadyExistsError(FatalError, code=36, name="TOPIC_ALREADY_EXISTS"):
     """36 TOPIC_ALREADY_EXISTS, Java's TopicExistsException."""
 
-    code = 36
-    name = "TOPIC_ALREADY_EXISTS"
 
-
-class InvalidPartitionsError(FatalError):
+class InvalidPartitionsError(FatalError, code=37, name="INVALID_PARTITIONS"):
     """37 INVALID_PARTITIONS, Java's InvalidPartitionsException."""
 
-    code = 37
-    name = "INVALID_PARTITIONS"
 
-
-class InvalidReplicationFactorError(InvalidConfigurationError):
+class InvalidReplicationFactorError(
+    InvalidConfigurationError, code=38, name="INVALID_REPLICATION_FACTOR"
+):
     """38 INVALID_REPLICATION_FACTOR, Java's InvalidReplicationFactorException."""
 
-    code = 38
-    name = "INVALID_REPLICATION_FACTOR"
 
-
-class InvalidReplicaAssignmentError(FatalError):
+class InvalidReplicaAssignmentError(
+    FatalError, code=39, name="INVALID_REPLICA_ASSIGNMENT"
+):
     """39 INVALID_REPLICA_ASSIGNMENT, Java's InvalidReplicaAssignmentException."""
 
-    code = 39
-    name = "INVALID_REPLICA_ASSIGNMENT"
 
-
-class InvalidConfigError(InvalidConfigurationError):
+class InvalidConfigError(InvalidConfigurationError, code=40, name="INVALID_CONFIG"):
     """40 INVALID_CONFIG, Java's InvalidConfigurationException."""
 
-    code = 40
-    name = "INVALID_CONFIG"
 
-
-class NotControllerError(RetriableError):
+class NotControllerError(RetriableError, code=41, name="NOT_CONTROLLER"):
     """41 NOT_CONTROLLER, Java's NotControllerException."""
 
-    code = 41
-    name = "NOT_CONTROLLER"
 
-
-class InvalidRequestError(FatalError):
+class InvalidRequestError(FatalError, code=42, name="INVALID_REQUEST"):
     """42 INVALID_REQUEST, Java's InvalidRequestException."""
 
-    code = 42
-    name = "INVALID_REQUEST"
 
-
-class UnsupportedForMessageFormatError(InvalidConfigurationError):
+class UnsupportedForMessageFormatError(
+    InvalidConfigurationError, code=43, name="UNSUPPORTED_FOR_MESSAGE_FORMAT"
+):
     """43 UNSUPPORTED_FOR_MESSAGE_FORMAT, Java's UnsupportedForMessageFormatException."""
 
-    code = 43
-    name = "UNSUPPORTED_FOR_MESSAGE_FORMAT"
 
-
-class PolicyViolationError(FatalError):
+class PolicyViolationError(FatalError, code=44, name="POLICY_VIOLATION"):
     """44 POLICY_VIOLATION, Java's PolicyViolationException."""
 
-    code = 44
-    name = "POLICY_VIOLATION"
 
-
-class OutOfOrderSequenceNumberError(FatalError):
+class OutOfOrderSequenceNumberError(
+    FatalError, code=45, name="OUT_OF_ORDER_SEQUENCE_NUMBER"
+):
     """45 OUT_OF_ORDER_SEQUENCE_NUMBER, Java's OutOfOrderSequenceException."""
 
-    code = 45
-    name = "OUT_OF_ORDER_SEQUENCE_NUMBER"
 
-
-class DuplicateSequenceNumberError(FatalError):
+class DuplicateSequenceNumberError(
+    FatalError, code=46, name="DUPLICATE_SEQUENCE_NUMBER"
+):
     """46 DUPLICATE_SEQUENCE_NUMBER, Java's DuplicateSequenceException."""
 
-    code = 46
-    name = "DUPLICATE_SEQUENCE_NUMBER"
 
-
-class InvalidProducerEpochError(ApplicationRecoverableError):
+class InvalidProducerEpochError(
+    ApplicationRecoverableError, code=47, name="INVALID_PRODUCER_EPOCH"
+):
     """47 INVALID_PRODUCER_EPOCH, Java's InvalidProducerEpochException."""
 
-    code = 47
-    name = "INVALID_PRODUCER_EPOCH"
 
-
-class InvalidTxnStateError(FatalError):
+class InvalidTxnStateError(FatalError, code=48, name="INVALID_TXN_STATE"):
     """48 INVALID_TXN_STATE, Java's InvalidTxnStateException."""
 
-    code = 48
-    name = "INVALID_TXN_STATE"
 
-
-class InvalidProducerIdMappingError(ApplicationRecoverableError):
+class InvalidProducerIdMappingError(
+    ApplicationRecoverableError, code=49, name="INVALID_PRODUCER_ID_MAPPING"
+):
     """49 INVALID_PRODUCER_ID_MAPPING, Java's InvalidPidMappingException."""
 
-    code = 49
-    name = "INVALID_PRODUCER_ID_MAPPING"
 
-
-class InvalidTransactionTimeoutError(FatalError):
+class InvalidTransactionTimeoutError(
+    FatalError, code=50, name="INVALID_TRANSACTION_TIMEOUT"
+):
     """50 INVALID_TRANSACTION_TIMEOUT, Java's InvalidTxnTimeoutException."""
 
-    code = 50
-    name = "INVALID_TRANSACTION_TIMEOUT"
 
-
-class ConcurrentTransactionsError(RetriableError):
+class ConcurrentTransactionsError(
+    RetriableError, code=51, name="CONCURRENT_TRANSACTIONS"
+):
     """51 CONCURRENT_TRANSACTIONS, Java's ConcurrentTransactionsException."""
 
-    code = 51
-    name = "CONCURRENT_TRANSACTIONS"
 
-
-class TransactionCoordinatorFencedError(FatalError):
+class TransactionCoordinatorFencedError(
+    FatalError, code=52, name="TRANSACTION_COORDINATOR_FENCED"
+):
     """52 TRANSACTION_COORDINATOR_FENCED, Java's TransactionCoordinatorFencedException."""
 
-    code = 52
-    name = "TRANSACTION_COORDINATOR_FENCED"
 
-
-class TransactionalIdAuthorizationFailedError(AuthorizationError):
+class TransactionalIdAuthorizationFailedError(
+    AuthorizationError, code=53, name="TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
+):
     """53 TRANSACTIONAL_ID_AUTHORIZATION_FAILED, Java's TransactionalIdAuthorizationException."""
 
-    code = 53
-    name = "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"
 
-
-class SecurityDisabledError(FatalError):
+class SecurityDisabledError(FatalError, code=54, name="SECURITY_DISABLED"):
     """54 SECURITY_DISABLED, Java's SecurityDisabledException."""
 
-    code = 54
-    name = "SECURITY_DISABLED"
 
-
-class OperationNotAttemptedError(FatalError):
+class OperationNotAttemptedError(FatalError, code=55, name="OPERATION_NOT_ATTEMPTED"):
     """55 OPERATION_NOT_ATTEMPTED, Java's OperationNotAttemptedException."""
 
-    code = 55
-    name = "OPERATION_NOT_ATTEMPTED"
 
-
-class KafkaStorageError(InvalidMetadataError):
+class KafkaStorageError(InvalidMetadataError, code=56, name="KAFKA_STORAGE_ERROR"):
     """56 KAFKA_STORAGE_ERROR, Java's KafkaStorageException."""
 
-    code = 56
-    name = "KAFKA_STORAGE_ERROR"
 
-
-class LogDirNotFoundError(FatalError):
+class LogDirNotFoundError(FatalError, code=57, name="LOG_DIR_NOT_FOUND"):
     """57 LOG_DIR_NOT_FOUND, Java's LogDirNotFoundException."""
 
-    code = 57
-    name = "LOG_DIR_NOT_FOUND"
 
-
-class SaslAuthenticationFailedError(AuthenticationError):
+class SaslAuthenticationFailedError(
+    AuthenticationError, code=58, name="SASL_AUTHENTICATION_FAILED"
+):
     """58 SASL_AUTHENTICATION_FAILED, Java's SaslAuthenticationException."""
 
-    code = 58
-    name = "SASL_AUTHENTICATION_FAILED"
 
-
-class UnknownProducerIdError(OutOfOrderSequenceNumberError):
+class UnknownProducerIdError(
+    OutOfOrderSequenceNumberError, code=59, name="UNKNOWN_PRODUCER_ID"
+):
     """59 UNKNOWN_PRODUCER_ID, Java's UnknownProducerIdException."""
 
-    code = 59
-    name = "UNKNOWN_PRODUCER_ID"
 
-
-class ReassignmentInProgressError(FatalError):
+class ReassignmentInProgressError(FatalError, code=60, name="REASSIGNMENT_IN_PROGRESS"):
     """60 REASSIGNMENT_IN_PROGRESS, Java's ReassignmentInProgressException."""
 
-    code = 60
-    name = "REASSIGNMENT_IN_PROGRESS"
 
-
-class DelegationTokenAuthDisabledError(FatalError):
+class DelegationTokenAuthDisabledError(
+    FatalError, code=61, name="DELEGATION_TOKEN_AUTH_DISABLED"
+):
     """61 DELEGATION_TOKEN_AUTH_DISABLED, Java's DelegationTokenDisabledException."""
 
-    code = 61
-    name = "DELEGATION_TOKEN_AUTH_DISABLED"
 
-
-class DelegationTokenNotFoundError(FatalError):
+class DelegationTokenNotFoundError(
+    FatalError, code=62, name="DELEGATION_TOKEN_NOT_FOUND"
+):
     """62 DELEGATION_TOKEN_NOT_FOUND, Java's DelegationTokenNotFoundException."""
 
-    code = 62
-    name = "DELEGATION_TOKEN_NOT_FOUND"
 
-
-class DelegationTokenOwnerMismatchError(FatalError):
+class DelegationTokenOwnerMismatchError(
+    FatalError, code=63, name="DELEGATION_TOKEN_OWNER_MISMATCH"
+):
     """63 DELEGATION_TOKEN_OWNER_MISMATCH, Java's DelegationTokenOwnerMismatchException."""
 
-    code = 63
-    name = "DELEGATION_TOKEN_OWNER_MISMATCH"
 
-
-class DelegationTokenRequestNotAllowedError(FatalError):
+class DelegationTokenRequestNotAllowedError(
+    FatalError, code=64, name="DELEGATION_TOKEN_REQUEST_NOT_ALLOWED"
+):
     """64 DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, Java's UnsupportedByAuthenticationException."""
 
-    code = 64
-    name = "DELEGATION_TOKEN_REQUEST_NOT_ALLOWED"
 
-
-class DelegationTokenAuthorizationFailedError(AuthorizationError):
+class DelegationTokenAuthorizationFailedError(
+    AuthorizationError, code=65, name="DELEGATION_TOKEN_AUTHORIZATION_FAILED"
+):
     """65 DELEGATION_TOKEN_AUTHORIZATION_FAILED, Java's DelegationTokenAuthorizationException."""
 
-    code = 65
-    name = "DELEGATION_TOKEN_AUTHORIZATION_FAILED"
 
-
-class DelegationTokenExpiredError(FatalError):
+class DelegationTokenExpiredError(FatalError, code=66, name="DELEGATION_TOKEN_EXPIRED"):
     """66 DELEGATION_TOKEN_EXPIRED, Java's DelegationTokenExpiredException."""
 
-    code = 66
-    name = "DELEGATION_TOKEN_EXPIRED"
 
-
-class InvalidPrincipalTypeError(FatalError):
+class InvalidPrincipalTypeError(FatalError, code=67, name="INVALID_PRINCIPAL_TYPE"):
     """67 INVALID_PRINCIPAL_TYPE, Java's InvalidPrincipalTypeException."""
 
-    code = 67
-    name = "INVALID_PRINCIPAL_TYPE"
 
-
-class NonEmptyGroupError(FatalError):
+class NonEmptyGroupError(FatalError, code=68, name="NON_EMPTY_GROUP"):
     """68 NON_EMPTY_GROUP, Java's GroupNotEmptyException."""
 
-    code = 68
-    name = "NON_EMPTY_GROUP"
 
-
-class GroupIdNotFoundError(FatalError):
+class GroupIdNotFoundError(FatalError, code=69, name="GROUP_ID_NOT_FOUND"):
     """69 GROUP_ID_NOT_FOUND, Java's GroupIdNotFoundException."""
 
-    code = 69
-    name = "GROUP_ID_NOT_FOUND"
 
-
-class FetchSessionIdNotFoundError(RetriableError):
+class FetchSessionIdNotFoundError(
+    RetriableError, code=70, name="FETCH_SESSION_ID_NOT_FOUND"
+):
     """70 FETCH_SESSION_ID_NOT_FOUND, Java's FetchSessionIdNotFoundException."""
 
-    code = 70
-    name = "FETCH_SESSION_ID_NOT_FOUND"
 
-
-class InvalidFetchSessionEpochError(RetriableError):
+class InvalidFetchSessionEpochError(
+    RetriableError, code=71, name="INVALID_FETCH_SESSION_EPOCH"
+):
     """71 INVALID_FETCH_SESSION_EPOCH, Java's InvalidFetchSessionEpochException."""
 
-    code = 71
-    name = "INVALID_FETCH_SESSION_EPOCH"
 
-
-class ListenerNotFoundError(InvalidMetadataError):
+class ListenerNotFoundError(InvalidMetadataError, code=72, name="LISTENER_NOT_FOUND"):
     """72 LISTENER_NOT_FOUND, Java's ListenerNotFoundException."""
 
-    code = 72
-    name = "LISTENER_NOT_FOUND"
 
-
-class TopicDeletionDisabledError(FatalError):
+class TopicDeletionDisabledError(FatalError, code=73, name="TOPIC_DELETION_DISABLED"):
     """73 TOPIC_DELETION_DISABLED, Java's TopicDeletionDisabledException."""
 
-    code = 73
-    name = "TOPIC_DELETION_DISABLED"
 
-
-class FencedLeaderEpochError(InvalidMetadataError):
+class FencedLeaderEpochError(InvalidMetadataError, code=74, name="FENCED_LEADER_EPOCH"):
     """74 FENCED_LEADER_EPOCH, Java's FencedLeaderEpochException."""
 
-    code = 74
-    name = "FENCED_LEADER_EPOCH"
 
-
-class UnknownLeaderEpochError(RetriableError):
+class UnknownLeaderEpochError(RetriableError, code=75, name="UNKNOWN_LEADER_EPOCH"):
     """75 UNKNOWN_LEADER_EPOCH, Java's UnknownLeaderEpochException."""
 
-    code = 75
-    name = "UNKNOWN_LEADER_EPOCH"
 
-
-class UnsupportedCompressionTypeError(FatalError):
+class UnsupportedCompressionTypeError(
+    FatalError, code=76, name="UNSUPPORTED_COMPRESSION_TYPE"
+):
     """76 UNSUPPORTED_COMPRESSION_TYPE, Java's UnsupportedCompressionTypeException."""
 
-    code = 76
-    name = "UNSUPPORTED_COMPRESSION_TYPE"
 
-
-class StaleBrokerEpochError(FatalError):
+class StaleBrokerEpochError(FatalError, code=77, name="STALE_BROKER_EPOCH"):
     """77 STALE_BROKER_EPOCH, Java's StaleBrokerEpochException."""
 
-    code = 77
-    name = "STALE_BROKER_EPOCH"
 
-
-class OffsetNotAvailableError(RetriableError):
+class OffsetNotAvailableError(RetriableError, code=78, name="OFFSET_NOT_AVAILABLE"):
     """78 OFFSET_NOT_AVAILABLE, Java's OffsetNotAvailableException."""
 
-    code = 78
-    name = "OFFSET_NOT_AVAILABLE"
 
-
-class MemberIdRequiredError(FatalError):
+class MemberIdRequiredError(FatalError, code=79, name="MEMBER_ID_REQUIRED"):
     """79 MEMBER_ID_REQUIRED, Java's MemberIdRequiredException."""
 
-    code = 79
-    name = "MEMBER_ID_REQUIRED"
 
-
-class PreferredLeaderNotAvailableError(InvalidMetadataError):
+class PreferredLeaderNotAvailableError(
+    InvalidMetadataError, code=80, name="PREFERRED_LEADER_NOT_AVAILABLE"
+):
     """80 PREFERRED_LEADER_NOT_AVAILABLE, Java's PreferredLeaderNotAvailableException."""
 
-    code = 80
-    name = "PREFERRED_LEADER_NOT_AVAILABLE"
 
-
-class GroupMaxSizeReachedError(FatalError):
+class GroupMaxSizeReachedError(FatalError, code=81, name="GROUP_MAX_SIZE_REACHED"):
     """81 GROUP_MAX_SIZE_REACHED, Java's GroupMaxSizeReachedException."""
 
-    code = 81
-    name = "GROUP_MAX_SIZE_REACHED"
 
-
-class FencedInstanceIdError(ApplicationRecoverableError):
+class FencedInstanceIdError(
+    ApplicationRecoverableError, code=82, name="FENCED_INSTANCE_ID"
+):
     """82 FENCED_INSTANCE_ID, Java's FencedInstanceIdException."""
 
-    code = 82
-    name = "FENCED_INSTANCE_ID"
 
-
-class EligibleLeadersNotAvailableError(InvalidMetadataError):
+class EligibleLeadersNotAvailableError(
+    InvalidMetadataError, code=83, name="ELIGIBLE_LEADERS_NOT_AVAILABLE"
+):
     """83 ELIGIBLE_LEADERS_NOT_AVAILABLE, Java's EligibleLeadersNotAvailableException."""
 
-    code = 83
-    name = "ELIGIBLE_LEADERS_NOT_AVAILABLE"
 
-
-class ElectionNotNeededError(InvalidMetadataError):
+class ElectionNotNeededError(InvalidMetadataError, code=84, name="ELECTION_NOT_NEEDED"):
     """84 ELECTION_NOT_NEEDED, Java's ElectionNotNeededException."""
 
-    code = 84
-    name = "ELECTION_NOT_NEEDED"
 
-
-class NoReassignmentInProgressError(FatalError):
+class NoReassignmentInProgressError(
+    FatalError, code=85, name="NO_REASSIGNMENT_IN_PROGRESS"
+):
     """85 NO_REASSIGNMENT_IN_PROGRESS, Java's NoReassignmentInProgressException."""
 
-    code = 85
-    name = "NO_REASSIGNMENT_IN_PROGRESS"
 
-
-class GroupSubscribedToTopicError(FatalError):
+class GroupSubscribedToTopicError(
+    FatalError, code=86, name="GROUP_SUBSCRIBED_TO_TOPIC"
+):
     """86 GROUP_SUBSCRIBED_TO_TOPIC, Java's GroupSubscribedToTopicException."""
 
-    code = 86
-    name = "GROUP_SUBSCRIBED_TO_TOPIC"
 
-
-class InvalidRecordError(InvalidConfigurationError):
+class InvalidRecordError(InvalidConfigurationError, code=87, name="INVALID_RECORD"):
     """87 INVALID_RECORD, Java's InvalidRecordException."""
 
-    code = 87
-    name = "INVALID_RECORD"
 
-
-class UnstableOffsetCommitError(RetriableError):
+class UnstableOffsetCommitError(RetriableError, code=88, name="UNSTABLE_OFFSET_COMMIT"):
     """88 UNSTABLE_OFFSET_COMMIT, Java's UnstableOffsetCommitException."""
 
-    code = 88
-    name = "UNSTABLE_OFFSET_COMMIT"
 
-
-class ThrottlingQuotaExceededError(RetriableError):
+class ThrottlingQuotaExceededError(
+    RetriableError, code=89, name="THROTTLING_QUOTA_EXCEEDED"
+):
     """89 THROTTLING_QUOTA_EXCEEDED, Java's ThrottlingQuotaExceededException."""
 
-    code = 89
-    name = "THROTTLING_QUOTA_EXCEEDED"
 
-
-class ProducerFencedError(ApplicationRecoverableError):
+class ProducerFencedError(ApplicationRecoverableError, code=90, name="PRODUCER_FENCED"):
     """90 PRODUCER_FENCED, Java's ProducerFencedException."""
 
-    code = 90
-    name = "PRODUCER_FENCED"
 
-
-class ResourceNotFoundError(FatalError):
+class ResourceNotFoundError(FatalError, code=91, name="RESOURCE_NOT_FOUND"):
     """91 RESOURCE_NOT_FOUND, Java's ResourceNotFoundException."""
 
-    code = 91
-    name = "RESOURCE_NOT_FOUND"
 
-
-class DuplicateResourceError(FatalError):
+class DuplicateResourceError(FatalError, code=92, name="DUPLICATE_RESOURCE"):
     """92 DUPLICATE_RESOURCE, Java's DuplicateResourceException."""
 
-    code = 92
-    name = "DUPLICATE_RESOURCE"
 
-
-class UnacceptableCredentialError(FatalError):
+class UnacceptableCredentialError(FatalError, code=93, name="UNACCEPTABLE_CREDENTIAL"):
     """93 UNACCEPTABLE_CREDENTIAL, Java's UnacceptableCredentialException."""
 
-    code = 93
-    name = "UNACCEPTABLE_CREDENTIAL"
 
-
-class InconsistentVoterSetError(FatalError):
+class InconsistentVoterSetError(FatalError, code=94, name="INCONSISTENT_VOTER_SET"):
     """94 INCONSISTENT_VOTER_SET, Java's InconsistentVoterSetException."""
 
-    code = 94
-    name = "INCONSISTENT_VOTER_SET"
 
-
-class InvalidUpdateVersionError(FatalError):
+class InvalidUpdateVersionError(FatalError, code=95, name="INVALID_UPDATE_VERSION"):
     """95 INVALID_UPDATE_VERSION, Java's InvalidUpdateVersionException."""
 
-    code = 95
-    name = "INVALID_UPDATE_VERSION"
 
-
-class FeatureUpdateFailedError(FatalError):
+class FeatureUpdateFailedError(FatalError, code=96, name="FEATURE_UPDATE_FAILED"):
     """96 FEATURE_UPDATE_FAILED, Java's FeatureUpdateFailedException."""
 
-    code = 96
-    name = "FEATURE_UPDATE_FAILED"
 
-
-class PrincipalDeserializationFailureError(FatalError):
+class PrincipalDeserializationFailureError(
+    FatalError, code=97, name="PRINCIPAL_DESERIALIZATION_FAILURE"
+):
     """97 PRINCIPAL_DESERIALIZATION_FAILURE, Java's PrincipalDeserializationException."""
 
-    code = 97
-    name = "PRINCIPAL_DESERIALIZATION_FAILURE"
 
-
-class SnapshotNotFoundError(FatalError):
+class SnapshotNotFoundError(FatalError, code=98, name="SNAPSHOT_NOT_FOUND"):
     """98 SNAPSHOT_NOT_FOUND, Java's SnapshotNotFoundException."""
 
-    code = 98
-    name = "SNAPSHOT_NOT_FOUND"
 
-
-class PositionOutOfRangeError(FatalError):
+class PositionOutOfRangeError(FatalError, code=99, name="POSITION_OUT_OF_RANGE"):
     """99 POSITION_OUT_OF_RANGE, Java's PositionOutOfRangeException."""
 
-    code = 99
-    name = "POSITION_OUT_OF_RANGE"
 
-
-class UnknownTopicIdError(InvalidMetadataError):
+class UnknownTopicIdError(InvalidMetadataError, code=100, name="UNKNOWN_TOPIC_ID"):
     """100 UNKNOWN_TOPIC_ID, Java's UnknownTopicIdException."""
 
-    code = 100
-    name = "UNKNOWN_TOPIC_ID"
 
-
-class DuplicateBrokerRegistrationError(FatalError):
+class DuplicateBrokerRegistrationError(
+    FatalError, code=101, name="DUPLICATE_BROKER_REGISTRATION"
+):
     """101 DUPLICATE_BROKER_REGISTRATION, Java's DuplicateBrokerRegistrationException."""
 
-    code = 101
-    name = "DUPLICATE_BROKER_REGISTRATION"
 
-
-class BrokerIdNotRegisteredError(FatalError):
+class BrokerIdNotRegisteredError(FatalError, code=102, name="BROKER_ID_NOT_REGISTERED"):
     """102 BROKER_ID_NOT_REGISTERED, Java's BrokerIdNotRegisteredException."""
 
-    code = 102
-    name = "BROKER_ID_NOT_REGISTERED"
 
-
-class InconsistentTopicIdError(InvalidMetadataError):
+class InconsistentTopicIdError(
+    InvalidMetadataError, code=103, name="INCONSISTENT_TOPIC_ID"
+):
     """103 INCONSISTENT_TOPIC_ID, Java's InconsistentTopicIdException."""
 
-    code = 103
-    name = "INCONSISTENT_TOPIC_ID"
 
-
-class InconsistentClusterIdError(FatalError):
+class InconsistentClusterIdError(FatalError, code=104, name="INCONSISTENT_CLUSTER_ID"):
     """104 INCONSISTENT_CLUSTER_ID, Java's InconsistentClusterIdException."""
 
-    code = 104
-    name = "INCONSISTENT_CLUSTER_ID"
 
-
-class TransactionalIdNotFoundError(FatalError):
+class TransactionalIdNotFoundError(
+    FatalError, code=105, name="TRANSACTIONAL_ID_NOT_FOUND"
+):
     """105 TRANSACTIONAL_ID_NOT_FOUND, Java's TransactionalIdNotFoundException."""
 
-    code = 105
-    name = "TRANSACTIONAL_ID_NOT_FOUND"
 
-
-class FetchSessionTopicIdError(RetriableError):
+class FetchSessionTopicIdError(
+    RetriableError, code=106, name="FETCH_SESSION_TOPIC_ID_ERROR"
+):
     """106 FETCH_SESSION_TOPIC_ID_ERROR, Java's FetchSessionTopicIdException."""
 
-    code = 106
-    name = "FETCH_SESSION_TOPIC_ID_ERROR"
 
-
-class IneligibleReplicaError(FatalError):
+class IneligibleReplicaError(FatalError, code=107, name="INELIGIBLE_REPLICA"):
     """107 INELIGIBLE_REPLICA, Java's IneligibleReplicaException."""
 
-    code = 107
-    name = "INELIGIBLE_REPLICA"
 
-
-class NewLeaderElectedError(FatalError):
+class NewLeaderElectedError(FatalError, code=108, name="NEW_LEADER_ELECTED"):
     """108 NEW_LEADER_ELECTED, Java's NewLeaderElectedException."""
 
-    code = 108
-    name = "NEW_LEADER_ELECTED"
 
-
-class OffsetMovedToTieredStorageError(FatalError):
+class OffsetMovedToTieredStorageError(
+    FatalError, code=109, name="OFFSET_MOVED_TO_TIERED_STORAGE"
+):
     """109 OFFSET_MOVED_TO_TIERED_STORAGE, Java's OffsetMovedToTieredStorageException."""
 
-    code = 109
-    name = "OFFSET_MOVED_TO_TIERED_STORAGE"
 
-
-class FencedMemberEpochError(FatalError):
+class FencedMemberEpochError(FatalError, code=110, name="FENCED_MEMBER_EPOCH"):
     """110 FENCED_MEMBER_EPOCH, Java's FencedMemberEpochException."""
 
-    code = 110
-    name = "FENCED_MEMBER_EPOCH"
 
-
-class UnreleasedInstanceIdError(FatalError):
+class UnreleasedInstanceIdError(FatalError, code=111, name="UNRELEASED_INSTANCE_ID"):
     """111 UNRELEASED_INSTANCE_ID, Java's UnreleasedInstanceIdException."""
 
-    code = 111
-    name = "UNRELEASED_INSTANCE_ID"
 
-
-class UnsupportedAssignorError(FatalError):
+class UnsupportedAssignorError(FatalError, code=112, name="UNSUPPORTED_ASSIGNOR"):
     """112 UNSUPPORTED_ASSIGNOR, Java's UnsupportedAssignorException."""
 
-    code = 112
-    name = "UNSUPPORTED_ASSIGNOR"
 
-
-class StaleMemberEpochError(FatalError):
+class StaleMemberEpochError(FatalError, code=113, name="STALE_MEMBER_EPOCH"):
     """113 STALE_MEMBER_EPOCH, Java's StaleMemberEpochException."""
 
-    code = 113
-    name = "STALE_MEMBER_EPOCH"
 
-
-class MismatchedEndpointTypeError(FatalError):
+class MismatchedEndpointTypeError(
+    FatalError, code=114, name="MISMATCHED_ENDPOINT_TYPE"
+):
     """114 MISMATCHED_ENDPOINT_TYPE, Java's MismatchedEndpointTypeException."""
 
-    code = 114
-    name = "MISMATCHED_ENDPOINT_TYPE"
 
-
-class UnsupportedEndpointTypeError(FatalError):
+class UnsupportedEndpointTypeError(
+    FatalError, code=115, name="UNSUPPORTED_ENDPOINT_TYPE"
+):
     """115 UNSUPPORTED_ENDPOINT_TYPE, Java's UnsupportedEndpointTypeException."""
 
-    code = 115
-    name = "UNSUPPORTED_ENDPOINT_TYPE"
 
-
-class UnknownControllerIdError(FatalError):
+class UnknownControllerIdError(FatalError, code=116, name="UNKNOWN_CONTROLLER_ID"):
     """116 UNKNOWN_CONTROLLER_ID, Java's UnknownControllerIdException."""
 
-    code = 116
-    name = "UNKNOWN_CONTROLLER_ID"
 
-
-class UnknownSubscriptionIdError(FatalError):
+class UnknownSubscriptionIdError(FatalError, code=117, name="UNKNOWN_SUBSCRIPTION_ID"):
     """117 UNKNOWN_SUBSCRIPTION_ID, Java's UnknownSubscriptionIdException."""
 
-    code = 117
-    name = "UNKNOWN_SUBSCRIPTION_ID"
 
-
-class TelemetryTooLargeError(FatalError):
+class TelemetryTooLargeError(FatalError, code=118, name="TELEMETRY_TOO_LARGE"):
     """118 TELEMETRY_TOO_LARGE, Java's TelemetryTooLargeException."""
 
-    code = 118
-    name = "TELEMETRY_TOO_LARGE"
 
-
-class InvalidRegistrationError(FatalError):
+class InvalidRegistrationError(FatalError, code=119, name="INVALID_REGISTRATION"):
     """119 INVALID_REGISTRATION, Java's InvalidRegistrationException."""
 
-    code = 119
-    name = "INVALID_REGISTRATION"
 
-
-class TransactionAbortableError(AbortableError):
+class TransactionAbortableError(AbortableError, code=120, name="TRANSACTION_ABORTABLE"):
     """120 TRANSACTION_ABORTABLE, Java's TransactionAbortableException."""
 
-    code = 120
-    name = "TRANSACTION_ABORTABLE"
 
-
-class InvalidRecordStateError(FatalError):
+class InvalidRecordStateError(FatalError, code=121, name="INVALID_RECORD_STATE"):
     """121 INVALID_RECORD_STATE, Java's InvalidRecordStateException."""
 
-    code = 121
-    name = "INVALID_RECORD_STATE"
 
-
-class ShareSessionNotFoundError(RetriableError):
+class ShareSessionNotFoundError(
+    RetriableError, code=122, name="SHARE_SESSION_NOT_FOUND"
+):
     """122 SHARE_SESSION_NOT_FOUND, Java's ShareSessionNotFoundException."""
 
-    code = 122
-    name = "SHARE_SESSION_NOT_FOUND"
 
-
-class InvalidShareSessionEpochError(RetriableError):
+class InvalidShareSessionEpochError(
+    RetriableError, code=123, name="INVALID_SHARE_SESSION_EPOCH"
+):
     """123 INVALID_SHARE_SESSION_EPOCH, Java's InvalidShareSessionEpochException."""
 
-    code = 123
-    name = "INVALID_SHARE_SESSION_EPOCH"
 
-
-class FencedStateEpochError(FatalError):
+class FencedStateEpochError(FatalError, code=124, name="FENCED_STATE_EPOCH"):
     """124 FENCED_STATE_EPOCH, Java's FencedStateEpochException."""
 
-    code = 124
-    name = "FENCED_STATE_EPOCH"
 
-
-class InvalidVoterKeyError(FatalError):
+class InvalidVoterKeyError(FatalError, code=125, name="INVALID_VOTER_KEY"):
     """125 INVALID_VOTER_KEY, Java's InvalidVoterKeyException."""
 
-    code = 125
-    name = "INVALID_VOTER_KEY"
 
-
-class DuplicateVoterError(FatalError):
+class DuplicateVoterError(FatalError, code=126, name="DUPLICATE_VOTER"):
     """126 DUPLICATE_VOTER, Java's DuplicateVoterException."""
 
-    code = 126
-    name = "DUPLICATE_VOTER"
 
-
-class VoterNotFoundError(FatalError):
+class VoterNotFoundError(FatalError, code=127, name="VOTER_NOT_FOUND"):
     """127 VOTER_NOT_FOUND, Java's VoterNotFoundException."""
 
-    code = 127
-    name = "VOTER_NOT_FOUND"
 
-
-class InvalidRegularExpressionError(FatalError):
+class InvalidRegularExpressionError(
+    FatalError, code=128, name="INVALID_REGULAR_EXPRESSION"
+):
     """128 INVALID_REGULAR_EXPRESSION, Java's InvalidRegularExpression."""
 
-    code = 128
-    name = "INVALID_REGULAR_EXPRESSION"
 
-
-class RebootstrapRequiredError(FatalError):
+class RebootstrapRequiredError(FatalError, code=129, name="REBOOTSTRAP_REQUIRED"):
     """129 REBOOTSTRAP_REQUIRED, Java's RebootstrapRequiredException."""
 
-    code = 129
-    name = "REBOOTSTRAP_REQUIRED"
 
-
-class StreamsInvalidTopologyError(FatalError):
+class StreamsInvalidTopologyError(
+    FatalError, code=130, name="STREAMS_INVALID_TOPOLOGY"
+):
     """130 STREAMS_INVALID_TOPOLOGY, Java's StreamsInvalidTopologyException."""
 
-    code = 130
-    name = "STREAMS_INVALID_TOPOLOGY"
 
-
-class StreamsInvalidTopologyEpochError(FatalError):
+class StreamsInvalidTopologyEpochError(
+    FatalError, code=131, name="STREAMS_INVALID_TOPOLOGY_EPOCH"
+):
     """131 STREAMS_INVALID_TOPOLOGY_EPOCH, Java's StreamsInvalidTopologyEpochException."""
 
-    code = 131
-    name = "STREAMS_INVALID_TOPOLOGY_EPOCH"
 
-
-class StreamsTopologyFencedError(FatalError):
+class StreamsTopologyFencedError(FatalError, code=132, name="STREAMS_TOPOLOGY_FENCED"):
     """132 STREAMS_TOPOLOGY_FENCED, Java's StreamsTopologyFencedException."""
 
-    code = 132
-    name = "STREAMS_TOPOLOGY_FENCED"
 
-
-class ShareSessionLimitReachedError(RetriableError):
+class ShareSessionLimitReachedError(
+    RetriableError, code=133, name="SHARE_SESSION_LIMIT_REACHED"
+):
     """133 SHARE_SESSION_LIMIT_REACHED, Java's ShareSessionLimitReachedException."""
 
-    code = 133
-    name = "SHARE_SESSION_LIMIT_REACHED"
 
-
-class GroupDeletionFailedError(FatalError):
+class GroupDeletionFailedError(FatalError, code=134, name="GROUP_DELETION_FAILED"):
     """134 GROUP_DELETION_FAILED, Java's GroupDeletionFailedException."""
 
-    code = 134
-    name = "GROUP_DELETION_FAILED"
 
-
-class StreamsTopologyDescriptionUpdateFailedError(FatalError):
+class StreamsTopologyDescriptionUpdateFailedError(
+    FatalError, code=135, name="STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED"
+):
     """135 STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED, Java's StreamsTopologyDescriptionUpdateFailedException."""
 
-    code = 135
-    name = "STREAMS_TOPOLOGY_DESCRIPTION_UPDATE_FAILED"
 
-
-class ControllerIdNotRegisteredError(FatalError):
+class ControllerIdNotRegisteredError(
+    FatalError, code=136, name="CONTROLLER_ID_NOT_REGISTERED"
+):
     """136 CONTROLLER_ID_NOT_REGISTERED, Java's ControllerIdNotRegisteredException."""
-
-    code = 136
-    name = "CONTROLLER_ID_NOT_REGISTERED"
 
 
 BY_CODE: dict[int, type[KafkaGuardError]] = {

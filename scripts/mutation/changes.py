@@ -1,7 +1,7 @@
 """Small wrong changes, and where in a module they can be made.
 
 A change replaces one expression or statement of a syntax tree, and is undone after the
-tree was compiled. Texts for people (strings with a space), docstrings, annotations and
+tree was written. Texts for people (strings with a space), docstrings, annotations and
 ``if TYPE_CHECKING`` are not changed.
 """
 
@@ -19,7 +19,6 @@ from operators import IDLE_ARGUMENTS, Lacking, expressions, statements
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-    from types import CodeType
 
 #: A field of a node, with the index if the field is a list.
 _Spot = tuple[ast.AST, str, int | None]
@@ -73,11 +72,6 @@ class Module:
                 self.changes.append(replace(change, words=words))
             else:
                 self.changes.append(change)
-
-    def changed(self, change: Change) -> CodeType:
-        """Compile the module with the change."""
-        with self._made(change):
-            return compile(self._tree, str(self.file), "exec", dont_inherit=True)
 
     def changed_text(self, change: Change) -> str:
         """Write the module with the change, without comments."""

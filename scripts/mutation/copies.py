@@ -1,8 +1,4 @@
-"""Try changes in adapters, each in a copy of the adapters and with tests on a broker.
-
-The copy stands before the checkout on the import path, also of programs that the tests
-start and of Spark's tasks.
-"""
+"""Try changes in copies of the packages, each with pytest in a process of its own."""
 
 from __future__ import annotations
 
@@ -17,95 +13,115 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
-from forks import NOTICED, SURVIVED, TIMED_OUT
 from rooms import ROOT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from changes import Change, Module
     from reach import Reach
     from rooms import Room
 
-#: Seconds of tests for one change, as measured.
+_PACKAGES = ("kafkaguard", "policies", "adapters")
+#: Seconds of tests for one change of an adapter, as measured.
 _TESTS_S = 45.0
-#: A test fails after this multiple of its time, plus seconds for a broker and a Spark.
-#: The whole run is ended (TIMED_OUT) after the same of all its tests. On a busy machine
-#: that is no hang: the tests that have passed by then have noticed nothing.
+#: Seconds for all tests of a pure room. What hangs counts as noticed.
+_PURE_S = 300.0
+#: A test of an adapter fails after this multiple of its time, plus seconds for a broker
+#: and a Spark. The whole run is ended after the same of all its tests. On a busy
+#: machine that is no hang: the tests that have passed by then have noticed nothing.
 _FACTOR, _MORE_S = 3, 60
+# -P: otherwise the packages in the checkout would hide the copies.
 _PYTEST = (
-    *("-m", "pytest", "-x", "-q", "-n", "0", "--tb=no", "--no-header"),
+    *("-P", "-m", "pytest", "-x", "-q", "-n", "0", "--tb=no", "--no-header"),
     *("-p", "no:randomly", "-p", "no:cacheprovider"),
 )
 _NO_TESTS = 5
 
 
 class Copy:
-    """A copy of the adapters, in which one change is made at a time."""
+    """A copy of the packages, in which one change is made at a time."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        shutil.copytree(ROOT / "adapters", folder / "adapters")
+        for name in _PACKAGES:
+            shutil.copytree(ROOT / name, folder / name)
 
-    def attempt(
-        self, module: Module, change: Change, tests: list[str], reach: Reach
-    ) -> int:
-        """Run tests with the change; return how it ended."""
+    def notices(
+        self, room: Room, module: Module, change: Change, reach: Reach | None
+    ) -> bool:
+        """Run the tests for a change; return whether one of them fails."""
+        if reach is None:
+            return self._fails(
+                module, change, ("--no-java", *room.tests), _PURE_S, True
+            )
+        tests = _chosen(reach, room, module, change)
+        if not tests:
+            return False
         seconds = [reach.seconds[test] for test in tests]
-        file = self._folder / module.path
-        for compiled in file.parent.glob(f"__pycache__/{file.stem}.*"):
-            compiled.unlink()
-        file.write_text(module.changed_text(change))
         names = self._folder / "tests"
         names.write_text("\n".join(tests))
+        limit = f"timeout={max(seconds) * _FACTOR + _MORE_S:.0f}"
+        arguments = ("-o", limit, f"@{names}")
+        total = sum(seconds) * _FACTOR + _MORE_S
+        return self._fails(module, change, arguments, total, False)
+
+    def _fails(
+        self,
+        module: Module,
+        change: Change,
+        arguments: Sequence[str],
+        limit_s: float,
+        at_limit: bool,
+    ) -> bool:
+        file = self._folder / module.path
+        file.write_text(module.changed_text(change))
         try:
-            return _run(
-                ["-o", f"timeout={max(seconds) * _FACTOR + _MORE_S:.0f}", f"@{names}"],
-                self._folder / "adapters",
-                sum(seconds) * _FACTOR + _MORE_S,
-            )
+            code = self._run(arguments, limit_s)
         finally:
             shutil.copy2(module.file, file)
+        return at_limit if code is None else code not in {0, _NO_TESTS}
 
-
-def _run(arguments: list[str], adapters: Path, limit_s: float) -> int:
-    """Run pytest with these adapters, in a process group that ends with it."""
-    own = {
-        "PYTHONPATH": str(adapters),
-        "PYTHONDONTWRITEBYTECODE": "1",
-        "HYPOTHESIS_PROFILE": "mutation",
-    }
-    process = subprocess.Popen(
-        [sys.executable, *_PYTEST, *arguments],
-        cwd=ROOT,
-        env={**os.environ, **own},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        code = process.wait(limit_s)
-    except subprocess.TimeoutExpired:
-        return TIMED_OUT
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    return SURVIVED if code in {0, _NO_TESTS} else NOTICED
+    def _run(self, arguments: Sequence[str], limit_s: float) -> int | None:
+        """Run pytest, in a process group that ends with it; None: the time is over."""
+        roots = (self._folder, self._folder / "policies", self._folder / "adapters")
+        own = {
+            "PYTHONPATH": os.pathsep.join(map(str, roots)),
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "HYPOTHESIS_PROFILE": "mutation",
+        }
+        process = subprocess.Popen(
+            [sys.executable, *_PYTEST, *arguments],
+            cwd=ROOT,
+            env={**os.environ, **own},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        try:
+            return process.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
 
 
 def try_all(
     work: Iterable[tuple[Room, Module, Change]],
-    reach: Reach,
+    reach: Reach | None,
     folder: Path,
-    *,
     workers: int,
     deadline: float,
-    tell: Callable[[str], None],
-) -> dict[str, int]:
-    """Try changes until the deadline (of ``time.monotonic``); return their outcomes."""
-    outcomes: dict[str, int] = {}
+) -> dict[str, bool]:
+    """Try changes until the deadline (of ``time.monotonic``).
+
+    Returns:
+        Whether a test has noticed each change, by its identity.
+    """
+    outcomes: dict[str, bool] = {}
     copies: SimpleQueue[Copy] = SimpleQueue()
     for number in range(workers):
         copies.put(Copy(folder / f"copy{number}"))
@@ -114,13 +130,12 @@ def try_all(
         if time.monotonic() > deadline:
             return
         copy, began = copies.get(), time.monotonic()
-        tests = _chosen(reach, room, module, change)
-        outcome = copy.attempt(module, change, tests, reach) if tests else SURVIVED
+        is_noticed = copy.notices(room, module, change, reach)
         copies.put(copy)
-        outcomes[change.identity] = NOTICED if outcome == NOTICED else SURVIVED
-        words = {SURVIVED: "not noticed", TIMED_OUT: "not noticed in time"}
-        taken = f"{time.monotonic() - began:.0f} s, {len(tests)} tests"
-        tell(f"{words.get(outcome, 'noticed')} ({taken}): {change.identity}")
+        outcomes[change.identity] = is_noticed
+        words = "noticed" if is_noticed else "not noticed"
+        taken = f"{time.monotonic() - began:.0f} s"
+        print(f"{words} ({taken}): {change.identity}", file=sys.stderr, flush=True)
 
     with ThreadPoolExecutor(workers) as pool:
         for each in [pool.submit(attempt, *each) for each in work]:

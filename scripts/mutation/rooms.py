@@ -83,9 +83,3 @@ ADAPTERS = (
     _adapter("asking", "tests/asking", *_SHARED),
     _adapter("spark", "tests/spark"),
 )
-
-
-def module_name(path: str) -> str:
-    """Return the import name of a module."""
-    parts = path.removesuffix(".py").removesuffix("/__init__").split("/")
-    return ".".join(parts[1:] if parts[0] in {"policies", "adapters"} else parts)

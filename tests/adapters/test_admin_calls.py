@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin import NewPartitions as AioPartitions
@@ -16,7 +14,7 @@ from kafka.admin import NewPartitions, NewTopic
 from kafka.errors import KafkaError
 
 from aiokafka import AIOKafkaConsumer
-from kafkaguard import Action, errors, guard, load_policy, retry
+from kafkaguard import Action, errors, guard
 from kafkaguard_adapters import admin_calls
 from kafkaguard_adapters.kafka_python.errors import errors as python_errors
 from tests.contracts.producer import until
@@ -70,42 +68,13 @@ CREATE = pytest.mark.parametrize(
 
 
 @CREATE
-def test_topic_that_is_there_is_compared_with_what_was_asked(kafka_cluster, create):
-    """The first attempt stays an error, which says how it differs."""
+def test_topic_that_is_there_is_an_error_of_both_classes(kafka_cluster, create):
+    """Creating a topic that exists raises TopicAlreadyExistsError with its request."""
     there = kafka_cluster.create_topic(config={"cleanup.policy": "compact"})
     with pytest.raises(errors.TopicAlreadyExistsError) as caught:
         create(there, 1, **{"cleanup.policy": "compact"})
     assert isinstance(caught.value, KafkaError | KafkaException)
-    assert (caught.value.api, caught.value.differences) == ("CreateTopics", "")
-    with pytest.raises(errors.TopicAlreadyExistsError) as caught:
-        create(there, 3, **{"cleanup.policy": "delete"})
-    assert caught.value.differences == (
-        f"topic {there} has 1 partitions, not 3; "
-        f"cleanup.policy of topic {there} is compact, not delete"
-    )
-
-
-@CREATE
-@pytest.mark.parametrize("before", [None, 1])
-def test_repeated_creation_is_compared_without_being_asked(
-    kafka_cluster, kafka_faults, create, before, caplog
-):
-    """A warning only if the first try, whose answer was lost, was not what made it."""
-    name = kafka_cluster.create_topic() + "-new"
-    if before is not None:
-        kafka_cluster.create_topic(name, partitions=before)
-    under_policy = retry(load_policy("admin"), api="CreateTopics")(create)
-    with (
-        caplog.at_level(logging.WARNING, "kafkaguard.retry"),
-        kafka_faults.on("CreateTopics").fail(7, written=True, times=1),
-    ):
-        under_policy(name, 2)
-    said = [r.getMessage() for r in caplog.records if r.name == "kafkaguard.retry"]
-    if before is None:
-        assert said == []
-    else:
-        (line,) = said
-        assert f"asked for: topic {name} has 1 partitions, not 2" in line
+    assert caught.value.api == "CreateTopics"
 
 
 def test_administrator_is_told_to_stop_the_members(
@@ -147,7 +116,7 @@ def test_what_the_client_refuses_by_itself_is_its_own(python_admin, confluent_ad
 
 
 def test_partitions_of_a_missing_topic_are_a_verdict(confluent_admin, python_admin):
-    """With the request that was made."""
+    """The error of a missing topic has a verdict, and names the request that was made."""
     for grow in (
         lambda: python_admin.create_partitions({"gone": NewPartitions(3)}),
         lambda: confluent_admin.create_partitions([confluent.NewPartitions("gone", 3)])[

@@ -112,8 +112,8 @@ def test_nothing_is_printed_at_exit(end, kafka_cluster):
 
 
 @pytest.mark.parametrize("cls", AWAITED)
-async def test_b101_failed_start_closes_what_it_opened(cls):
-    """B101 (aiokafka #1130): one error of both classes, no "Unclosed", in any way."""
+async def test_failed_start_closes_what_it_opened(cls):
+    """A failed start raises one error and leaves nothing unclosed (aiokafka #1130)."""
     client = cls(**config_of(cls, "127.0.0.1:1"))
     guarded = guard(client)
     for start in (guarded.__aenter__, guarded.start):
@@ -124,8 +124,8 @@ async def test_b101_failed_start_closes_what_it_opened(cls):
         assert client._closed
 
 
-async def test_b101_a_producer_starts_at_the_second_attempt(kafka_cluster):
-    """B101: as applications do in a loop until there is a broker."""
+async def test_a_producer_starts_at_the_second_attempt(kafka_cluster):
+    """start() may be called again until there is a broker."""
     topic = kafka_cluster.create_topic()
     with FaultProxy(kafka_cluster) as proxy:
         config = config_of(aiokafka.AIOKafkaProducer, proxy.bootstrap_servers)

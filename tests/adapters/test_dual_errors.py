@@ -98,7 +98,7 @@ def test_classes_of_context_and_of_clients_can_be_made_too(client, cls):
 
 
 def test_null_key_error_is_kafka_pythons_invalid_record():
-    """What kafka-python's users catch for 87."""
+    """Code that catches kafka-python's error for 87 also catches a refused null key."""
     error = of_kafka_python.make(e.InvalidRecordKeyError, topic="t")
     assert isinstance(error, kafka_errors.InvalidRecordError)
     assert error.errno == 87
@@ -138,7 +138,7 @@ def raised(error):
 
 
 def test_translating_keeps_the_clients_exception_whole():
-    """Class, arguments, attributes and cause."""
+    """A translated error has the class, arguments, attributes and cause of the original."""
     original = raised(kafka_errors.NotLeaderForPartitionError("moved"))
     original.hint = "kept"
     error = of_kafka_python.translate(original, api="Fetch", topic="t", partition=1)

@@ -190,7 +190,7 @@ def pyright(tmp_path):
 
 
 def test_pyright_agrees(pyright):
-    """What passes mypy passes pyright."""
+    """The file of typed examples that mypy accepts is accepted by pyright, too."""
     code, said = pyright(CONFLUENT)
     assert (code, "0 errors" in said) == (0, True), said
 

@@ -85,7 +85,7 @@ def test_policy_without_dead_letters_asks_nothing(config, look):
 
 
 def test_topic_that_is_there_is_not_spoken_of(kafka_cluster, config, look):
-    """One that takes every record."""
+    """No warning is logged for a dead-letter topic that takes every record."""
     assert look(config, to(kafka_cluster.create_topic())) == []
 
 
@@ -116,7 +116,7 @@ def test_missing_topic_gets_no_dead_letter(config):
 
 
 def test_size_limit_of_a_topic_that_the_user_may_not_see_is_unknown(kafka_users):
-    """Whether it exists, too."""
+    """Without rights, neither the size limit nor the existence of the topic is known."""
     config = kafka_users.client_config("SASL_PLAIN", user="bob")
     assert size_limit(config, "no-such-letters") is None
 
@@ -132,7 +132,7 @@ def test_broker_that_makes_topics_is_left_to_do_so(look):
 
 
 def test_silent_cluster_is_no_news(look, monkeypatch):
-    """Each record says so."""
+    """No warning is logged if no broker answers: each record reports that by itself."""
     monkeypatch.setattr(letter_topics, "_TIMEOUT_S", 1.0)
     (said,) = look({"bootstrap_servers": "localhost:1"}, to("letters"))
     assert said.startswith("dead-letter topic letters could not be looked up: ")
@@ -152,7 +152,7 @@ def test_guarded_producer_looks(kafka_cluster, kafka_topic, caplog):
 def test_settings_of_a_topic_that_is_not_told_are_no_trouble(
     kafka_cluster, config, look, monkeypatch
 ):
-    """Its existence is what counts."""
+    """No warning is logged for a topic that exists and whose settings are hidden."""
 
     async def nothing(*_):
         return {}

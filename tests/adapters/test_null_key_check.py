@@ -120,7 +120,7 @@ def test_a_missing_key_in_disguise(
 
 
 def test_a_disguise_is_none_where_the_topic_is_not_compacted(caplog):
-    """Nothing is said then."""
+    """A serialised key of None is neither refused nor reported outside compacted topics."""
     assert check(None, Serializer(b"null"), lookup=Lookup(None, PLAIN))[0] is False
     assert own_records(caplog) == []
 
@@ -139,7 +139,7 @@ def test_the_error_says_where_and_what_to_do():
 
 
 def test_what_is_no_topic_is_the_clients_to_refuse():
-    """It says what a topic is."""
+    """The check passes a topic that is not text, and the client raises its own error."""
     lookup = Lookup()
     NullKeyCheck(lookup, client_errors, DEFAULT).check(3, None)
     assert lookup.looked == []

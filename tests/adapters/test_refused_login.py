@@ -33,7 +33,7 @@ def check(error):
 
 
 @pytest.mark.parametrize("factory", [KafkaAdminClient, KafkaConsumer])
-def test_b31_the_clients_of_kafka_python_are_not_built(kafka_users, factory):
+def test_the_clients_of_kafka_python_are_not_built(kafka_users, factory):
     """Their own constructors say only that no broker could be reached in time."""
     settings = config(kafka_users, "kafka-python", bootstrap_timeout_ms=2_000)
     with pytest.raises(KafkaTimeoutError) as caught:
@@ -43,7 +43,7 @@ def test_b31_the_clients_of_kafka_python_are_not_built(kafka_users, factory):
 
 
 @pytest.mark.parametrize("factory", [AIOKafkaAdminClient, AIOKafkaConsumer])
-async def test_b31_the_clients_of_aiokafka_do_not_start(kafka_users, factory):
+async def test_the_clients_of_aiokafka_do_not_start(kafka_users, factory):
     """Their own `start()` says that no broker could be reached."""
     client = guard(factory=factory, config=config(kafka_users, "aiokafka"))
     with pytest.raises(errors.SaslAuthenticationFailedError) as caught:
@@ -58,7 +58,7 @@ def translated(original):
 
 @pytest.mark.parametrize("original", [KafkaTimeoutError(), KafkaConnectionError()])
 def test_a_login_that_succeeds_leaves_the_clients_own_error(kafka_users, original):
-    """The reason lies elsewhere."""
+    """If the guard can log in, the client's own error is raised unchanged."""
     settings = kafka_users.client_config("SASL_PLAIN", user="bob")
     error = translated(original)
 

@@ -118,7 +118,7 @@ def test_kafka_python_consumer_is_iterated(kafka_cluster, behind):
 
 
 async def test_aiokafka_consumer_is_iterated(kafka_cluster, behind):
-    """`async for` is the client's own."""
+    """`async for` over a guarded consumer reads the client's records."""
     consumer = AIOKafkaConsumer(
         behind,
         bootstrap_servers=kafka_cluster.bootstrap_servers,
@@ -176,7 +176,7 @@ async def _as_consumer(cluster):
         yield guarded
 
 
-async def test_b99_stopping_is_bounded(kafka_cluster, monkeypatch):
+async def test_stopping_is_bounded(kafka_cluster, monkeypatch):
     """A stop that never ends is cancelled, and says what may be lost."""
     monkeypatch.setattr(stand_in, "CLOSE_S", 0.2)
     with pytest.raises(

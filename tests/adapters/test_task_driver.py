@@ -140,7 +140,7 @@ async def test_a_send_that_is_over_is_not_awaited_at_the_second_death(build, can
 
 
 async def test_a_second_death_does_not_name_the_failed_build_of_the_first(build):
-    """That producer was replaced after all."""
+    """A build error is forgotten when a later build has succeeded."""
     client, driver = build()
     client.breaks["put_successor_in_use"] = ConnectionError("was away")
     client.died(UnknownError("dead"), None)

@@ -398,7 +398,7 @@ class TestSendingAgain:
         assert outcomes(client, driver, batch) == [DONE, FAILED]
 
     def test_a_refused_key_is_asked_about_again(self, build):
-        """The topic's facts were wrong."""
+        """A broker's refusal of a null key drops the cached facts of its topic."""
         client, driver = build()
         batch = client.send("t", (None, b"1"))
         client.failed(
@@ -427,7 +427,7 @@ class TestSendingAgain:
         assert outcomes(client, driver, batch) == ["dead_lettered"]
 
     def test_other_errors_of_a_dead_letter_say_nothing_about_the_next(self, build):
-        """Each is tried."""
+        """After any other error of a dead letter, the next dead letter is still sent."""
         client, driver = build(on_reject="dead_letter")
         client.breaks["hand_over"] = ValueError("too large")
         batch = client.send("t", (b"a", b"1"), (b"b", b"2"))
@@ -452,7 +452,7 @@ class TestHandedOver:
         assert over.handed == [self.LATE, self.LATE]
 
     def test_another_error_after_a_late_one_lets_the_next_letter_be_tried(self):
-        """The client answers again."""
+        """Dead letters are sent again as soon as the client has answered in time."""
         over = HandedOver()
         over.not_taken(self.LATE)
         over.not_taken(ValueError("too large"))
@@ -502,7 +502,7 @@ class TestDeath:
             driver.wait_while_held("t", TimeLimit(LONG_S, "timeout"))
 
     def test_the_log_says_that_it_was_replaced_and_why(self, build, caplog):
-        """When the successor is in use."""
+        """One line of the log reports the replacement when the new producer is in use."""
         client, driver = build()
         client.died(UnknownError(), None)
         until(lambda: "retire" in client.calls)
@@ -557,7 +557,7 @@ class TestDeath:
         assert (raised, failures) == ([], [])
 
     def test_what_was_on_its_way_is_in_doubt_and_locked_out(self, build):
-        """It is never sent again."""
+        """A record that was in flight is in doubt, and is never sent again."""
         client, driver = build()
         hear_out, waits = client.hear_out, threading.Event()
         # As a shell does, it ends when nothing is on its way any more.
@@ -608,7 +608,7 @@ class TestDeath:
         assert client.calls.count("put_successor_in_use") == 2
 
     def test_a_second_death_does_not_name_the_failed_build_of_the_first(self, build):
-        """That producer was replaced after all."""
+        """A build error is forgotten when a later build has succeeded."""
         client, driver = build()
         client.breaks["put_successor_in_use"] = ConnectionError("was away")
         client.died(UnknownError("dead"), None)
@@ -680,7 +680,7 @@ class TestDeath:
         assert client.calls.count("put_successor_in_use") == 2
 
     def test_a_send_that_finds_no_successor_fails_with_the_reason(self, build):
-        """It has asked for one."""
+        """A send that asked for a new producer raises the error of the failed build."""
         client, driver = build()
         client.breaks["put_successor_in_use"] = ValueError("wrong settings")
         client.died(UnknownError("dead"), None)
@@ -780,7 +780,7 @@ class TestFaultsOfOurs:
         client.began(OwnBatch("t", (0, 1), [], 1.0))
 
     def test_the_first_error_of_a_callback_is_kept_once(self, build, caplog):
-        """Each is in the log."""
+        """The report has the first error of a callback; the log has each of them."""
         _, driver = build()
         first, second = ValueError("1"), ValueError("2")
         driver.callback_raised(first)

@@ -108,14 +108,14 @@ def test_guard_refuses_what_it_cannot_use(cls, options, text):
 
 
 def test_a_watch_refuses_what_it_cannot_call():
-    """A hook is a function."""
+    """A watch for remote storage raises TypeError for a hook that is not callable."""
     with pytest.raises(TypeError, match="on_event takes a function, not int"):
         RemoteStorageWatch(AsyncReportCalls(), 5)
 
 
 @pytest.mark.parametrize("name", [None, 1.5, b"Produce", ["Produce"]])
 def test_a_message_has_a_name_or_a_number(name):
-    """Anything else is no misspelt name."""
+    """message() raises TypeError for anything but a name or a number."""
     with pytest.raises(TypeError, match=r"takes a name .* or a number"):
         protocol.message(name)
 
@@ -156,7 +156,7 @@ def test_spark_calls_say_what_they_take():
 
 @pytest.mark.parametrize("kind", [KafkaProducer, Producer, AIOKafkaConsumer])
 def test_a_class_is_no_client_and_the_error_says_how_to_give_it(kind):
-    """A newcomer's first line."""
+    """guard(Producer) with a class raises an error that proposes factory=."""
     with pytest.raises(TypeError, match=rf"guard\(factory={kind.__qualname__}, "):
         guard(kind)
 

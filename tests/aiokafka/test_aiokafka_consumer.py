@@ -219,7 +219,7 @@ async def until_it_waits(consumer, reads=1):
             await asyncio.sleep(0)
 
 
-async def test_b99_a_fetcher_that_was_cancelled_is_said_and_nobody_waits(
+async def test_a_fetcher_that_was_cancelled_is_said_and_nobody_waits(
     kafka_cluster, kafka_topic
 ):
     """RECREATE, for the read that waits, for the next one, and for an iteration."""
@@ -333,9 +333,7 @@ async def test_an_error_of_the_group_is_of_both_classes(kafka_users):
             )
 
 
-async def test_b100_a_read_that_is_cancelled_loses_no_record(
-    kafka_cluster, kafka_topic
-):
+async def test_a_read_that_is_cancelled_loses_no_record(kafka_cluster, kafka_topic):
     """`CancelledError` passes, and the next read gets what came meanwhile."""
     servers = kafka_cluster.bootstrap_servers
     async with guard(
@@ -404,7 +402,7 @@ async def test_a_consumer_of_a_topic_that_is_not_there_names_it(kafka_cluster):
     assert isinstance(caught.value, aiokafka_errors.UnknownTopicOrPartitionError)
 
 
-async def test_b101_a_consumer_that_failed_to_start_leaves_nothing_open():
+async def test_a_consumer_that_failed_to_start_leaves_nothing_open():
     """The error is of both classes; each later call ends at once."""
     consumer = guard(AIOKafkaConsumer(bootstrap_servers="127.0.0.1:1"))
     with pytest.raises(aiokafka_errors.KafkaConnectionError) as caught:
@@ -417,7 +415,7 @@ async def test_b101_a_consumer_that_failed_to_start_leaves_nothing_open():
         await consumer.getone()
 
 
-def test_b102_a_consumer_in_another_event_loop_is_refused(kafka_cluster, kafka_topic):
+def test_a_consumer_in_another_event_loop_is_refused(kafka_cluster, kafka_topic):
     """Nothing hangs, and its own loop can still close it, with all its tasks."""
     servers = kafka_cluster.bootstrap_servers
 

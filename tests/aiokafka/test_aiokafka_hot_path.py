@@ -92,7 +92,7 @@ class TestKnownTopics:
                 found.clear()
 
     def test_a_client_without_the_name_asks_as_before(self):
-        """Its own method stays."""
+        """The shortcut for known topics is left out if the client lacks the attribute."""
         client = SimpleNamespace(cluster=object(), _wait_on_metadata=print)
         moving.answer_for_known_topics(SimpleNamespace(client=client))
         assert client._wait_on_metadata is print
@@ -129,7 +129,7 @@ class TestArguments:
     async def test_a_send_that_was_set_before_gets_exactly_what_was_given(
         self, kafka_cluster, kafka_topic
     ):
-        """It may take any arguments."""
+        """A send that was replaced on the object gets the caller's arguments unchanged."""
         client, seen = client_of(kafka_cluster), []
         own = client.send
 

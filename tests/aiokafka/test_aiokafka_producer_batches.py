@@ -40,7 +40,7 @@ async def test_a_batch_is_delivered_whole(kafka_cluster, kafka_topic):
 
 
 async def test_a_batch_with_a_null_key_is_refused_by_the_call(kafka_cluster):
-    """Nothing of it is sent."""
+    """send_batch() raises for a batch with a null key, and sends no record of it."""
     topic = kafka_cluster.create_topic(config=COMPACTED)
     async with guarded(kafka_cluster) as producer:
         batch = batch_of(producer, b"a", None, b"c")
@@ -65,7 +65,7 @@ async def test_a_refused_batch_is_rescued_without_the_guilty_record(kafka_cluste
 
 
 async def test_a_batch_at_which_nobody_looked_is_raised(kafka_cluster):
-    """As any record is."""
+    """flush() raises for a failed batch whose future nobody has read."""
     topic = kafka_cluster.create_topic(config=COMPACTED)
     stale = {topic: TopicFacts(compacted=False)}
     async with guarded(kafka_cluster, stale) as producer:

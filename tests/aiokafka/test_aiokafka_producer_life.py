@@ -56,7 +56,7 @@ class TestStart:
     async def test_a_producer_that_was_never_started_says_so_at_once(
         self, kafka_cluster, kafka_topic
     ):
-        """The bare client waits without end."""
+        """send() before start() raises at once; the bare client waits without end."""
         producer = guarded(kafka_cluster)
         calls = [
             producer.send(kafka_topic, b"v"),
@@ -69,7 +69,7 @@ class TestStart:
                 await call
         await producer.stop()
 
-    async def test_b101_a_failed_start_is_told_as_one(self, kafka_topic):
+    async def test_a_failed_start_is_told_as_one(self, kafka_topic):
         """Not as a client that was closed; and start() may be called again."""
         servers = "127.0.0.1:1"
         producer = guard(
@@ -95,7 +95,7 @@ class TestStart:
             assert before == len(other_tasks())
             await producer.send_and_wait(kafka_topic, b"v", b"k")
 
-    async def test_b102_another_loop_is_refused(self, kafka_cluster, kafka_topic):
+    async def test_another_loop_is_refused(self, kafka_cluster, kafka_topic):
         """A producer belongs to the loop in which it was built."""
         producer = guarded(kafka_cluster)
 
@@ -107,7 +107,7 @@ class TestStart:
             await asyncio.to_thread(elsewhere)
 
     async def test_a_forked_child_is_refused(self, kafka_cluster):
-        """Its connections are the parent's."""
+        """A call in a forked child raises, since the connections are the parent's."""
         async with guarded(kafka_cluster) as producer:
             producer.after_fork()
             with pytest.raises(ForkedProducerError, match=str(os.getpid())) as caught:
@@ -231,7 +231,7 @@ class TestDeath:
     """A producer that delivers nothing any more is replaced."""
 
     @pytest.mark.parametrize("idempotent", [True, False])
-    async def test_b99_a_cancelled_sender_is_replaced(
+    async def test_a_cancelled_sender_is_replaced(
         self, kafka_cluster, kafka_topic, idempotent
     ):
         """The bare client takes in records for ever, and sends none."""
@@ -442,7 +442,7 @@ class TestCalls:
     async def test_a_subclass_gets_exactly_what_was_given(
         self, kafka_cluster, kafka_topic
     ):
-        """Whatever its signature is."""
+        """A subclass with a send of its own gets the caller's arguments unchanged."""
         seen = []
 
         class Own(AIOKafkaProducer):
@@ -459,25 +459,6 @@ class TestCalls:
             (kafka_topic, b"v", b"k", {}),
             (kafka_topic, b"v", b"k", {"headers": [("h", b"x")]}),
         ] == seen
-
-    async def test_a_partition_that_is_not_there_is_refused_at_once(
-        self, kafka_cluster, kafka_topic
-    ):
-        """With its number and what there is; records of other partitions go on."""
-        numbered = {"partitioner": lambda key, *_: int(key)}
-        async with guarded(kafka_cluster, **numbered) as producer:
-            with pytest.raises(errors.PartitionNotThereError) as caught:
-                await producer.send(kafka_topic, b"v", b"7")
-            assert isinstance(caught.value, ValueError)
-            assert (Action.REJECT, kafka_topic) == (
-                caught.value.verdict.action,
-                caught.value.topic,
-            )
-            assert "chose partition 7, and the topic has partition 0 only" in str(
-                caught.value
-            )
-            sent = await producer.send_and_wait(kafka_topic, b"v", b"0")
-            assert sent.partition == 0
 
     async def test_a_send_without_room_is_tried_again(self, kafka_topic, kafka_faults):
         """The policy tries again after the client's own time; it is delivered once."""
@@ -568,29 +549,6 @@ class TestCalls:
             sent = await producer.send_and_wait(kafka_topic, b"v", b"k")
         assert sent.offset == 0
 
-    async def test_a_partition_of_a_partitioner_that_is_not_there_is_set_aside(
-        self, kafka_cluster, kafka_topic
-    ):
-        """As the policy says, with its key, headers and time."""
-        letters = kafka_cluster.create_topic()
-        policy = {"on_reject": "dead_letter", "dead_letter": {"topic": letters}}
-        numbered = {"partitioner": lambda key, *_: 7 if key == b"k" else 0}
-        async with guarded(kafka_cluster, policy=policy, **numbered) as producer:
-            future = await producer.send(
-                kafka_topic, b"v", b"k", timestamp_ms=1234, headers=[("mine", b"1")]
-            )
-            # The dead letter has the same key, and no partition of its own either.
-            with pytest.raises(errors.PartitionNotThereError, match="partition 7"):
-                await future
-            producer.report()
-        async with guarded(
-            kafka_cluster, policy={"on_reject": "drop"}, **numbered
-        ) as producer:
-            future = await producer.send(kafka_topic, b"v", b"k")
-            assert (await producer.flush()).dropped == 1
-            with pytest.raises(errors.PartitionNotThereError):
-                await future
-
     @pytest.mark.parametrize("partition", [99, -1])
     async def test_a_given_partition_that_is_not_there_is_told(
         self, kafka_cluster, kafka_topic, partition
@@ -648,7 +606,7 @@ class TestCalls:
                 await producer.send(kafka_topic, "text", b"k")
             assert (await producer.send_and_wait(kafka_topic, b"v", b"k")).offset == 0
 
-    async def test_b100_a_cancelled_future_is_no_error(self, kafka_cluster):
+    async def test_a_cancelled_future_is_no_error(self, kafka_cluster):
         """Cancelling what send() returned does not stop the record, as in the client."""
         topic = kafka_cluster.create_topic(config=COMPACTED)
         stale = {topic: TopicFacts(compacted=False)}
@@ -708,7 +666,7 @@ class TestLooking:
         assert "never retrieved" not in caplog.text
 
     async def test_report_counts_without_waiting(self, kafka_topic, kafka_faults):
-        """What is open counts as pending."""
+        """report() returns at once and counts open records as pending."""
         async with guarded(kafka_faults) as producer:
             await producer.send_and_wait(kafka_topic, b"v", b"k")
             kafka_faults.on("Produce").delay(1.0, times=1)
@@ -730,7 +688,7 @@ class TestLooking:
             assert (await producer.flush()).delivered == 1
 
     async def test_flush_does_not_linger(self, kafka_cluster, kafka_topic):
-        """The bare client waits for linger_ms."""
+        """flush() sends waiting batches at once; the bare client waits for linger_ms."""
         async with guarded(kafka_cluster, linger_ms=60_000) as producer:
             await producer.send(kafka_topic, b"v", b"k")
             async with asyncio.timeout(LIMIT_S / 2):

@@ -194,7 +194,7 @@ def test_states_of_a_group_that_reads_stalls_and_stops(
     assert {kafka_topic: LagState.STOPPED} == look().states(third)
 
 
-def test_b57_lag_is_never_negative_at_full_speed(kafka_cluster, config, admin):
+def test_lag_is_never_negative_at_full_speed(kafka_cluster, config, admin):
     """Producer and consumer run while lag is read again and again."""
     topic = kafka_cluster.create_topic()
     stop = threading.Event()
@@ -229,7 +229,7 @@ def test_b57_lag_is_never_negative_at_full_speed(kafka_cluster, config, admin):
     assert len({each.committed for each in looks}) > 1
 
 
-def test_b57_commit_beyond_the_end_is_told(kafka_cluster, config, admin):
+def test_commit_beyond_the_end_is_told(kafka_cluster, config, admin):
     """As after a topic was made anew and the group kept its offsets."""
     topic = kafka_cluster.create_topic()
     send(config, topic, 3)
@@ -242,7 +242,7 @@ def test_b57_commit_beyond_the_end_is_told(kafka_cluster, config, admin):
         assert (group.total, group.unknown) == (None, 1)
 
 
-def test_b58_group_without_a_commit(kafka_cluster, config, admin):
+def test_group_without_a_commit(kafka_cluster, config, admin):
     """None, or as assumed: from the log start, or from the end."""
     topic = kafka_cluster.create_topic()
     send(config, topic, 100)
@@ -269,7 +269,7 @@ def transactional(kafka_cluster, kafka_topic):
     return producer
 
 
-def test_b60_marker_of_a_transaction_is_not_a_backlog(
+def test_marker_of_a_transaction_is_not_a_backlog(
     config, admin, kafka_topic, transactional
 ):
     """A reader that has everything shows a lag of 1; how to know better."""
@@ -293,7 +293,7 @@ def test_b60_marker_of_a_transaction_is_not_a_backlog(
     assert sure.is_caught_up()
 
 
-def test_b61_open_transaction_is_no_backlog_for_who_reads_committed(
+def test_open_transaction_is_no_backlog_for_who_reads_committed(
     config, admin, kafka_topic, transactional
 ):
     """15 offsets behind, or none and 15 that wait for the transaction."""
@@ -316,7 +316,7 @@ def test_b61_open_transaction_is_no_backlog_for_who_reads_committed(
     assert (committed.high_watermark, committed.last_stable) == (25, 10)
 
 
-def test_b63_deleted_topic_is_gone_and_stays_so(kafka_cluster, config, admin):
+def test_deleted_topic_is_gone_and_stays_so(kafka_cluster, config, admin):
     """Asking does not make it again, although the broker would (auto-create is on)."""
     topic = kafka_cluster.create_topic()
     commit(config["bootstrap_servers"], topic, {(topic, 0): 0})
@@ -330,7 +330,7 @@ def test_b63_deleted_topic_is_gone_and_stays_so(kafka_cluster, config, admin):
 
 
 @pytest.mark.parametrize("client", CLIENTS)
-def test_b68_unknown_group_is_empty_and_unknown(kafka_cluster, client):
+def test_unknown_group_is_empty_and_unknown(kafka_cluster, client):
     """The same for all clients: no exception, no partition, a state that says so."""
     with admin_of(client, kafka_cluster.client_config(client=client)) as admin:
         group = admin.lag("no-such-group").groups["no-such-group"]
@@ -344,7 +344,7 @@ def test_b68_unknown_group_is_empty_and_unknown(kafka_cluster, client):
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_b69_groups_without_members_have_a_lag(kafka_cluster, config, admin, protocol):
+def test_groups_without_members_have_a_lag(kafka_cluster, config, admin, protocol):
     """Groups of both protocols have one while they read and after they left."""
     topic = kafka_cluster.create_topic()
     send(config, topic, 5)
@@ -369,7 +369,7 @@ def test_b69_groups_without_members_have_a_lag(kafka_cluster, config, admin, pro
     assert admin.lag(topics=topic).groups[topic].total == 4
 
 
-def test_b71_lag_while_the_consumer_polls_in_another_thread(kafka_cluster, config):
+def test_lag_while_the_consumer_polls_in_another_thread(kafka_cluster, config):
     """The calls have connections of their own, so nobody is disturbed."""
     from kafkaguard_adapters.asking.cluster_calls import ClusterCalls
     from kafkaguard_adapters.kafka_python.view import view_of

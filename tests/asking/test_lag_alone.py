@@ -237,7 +237,7 @@ def test_one_request_serves_all_groups_and_one_each_leader():
 
 
 def test_old_brokers_are_asked_group_by_group():
-    """With the same result."""
+    """A broker without requests for many groups gives the same report, group by group."""
     brokers = Brokers(g={A(0): 90}, h={A(0): 100})
     brokers.old = True
     found = read(brokers, "g", "h", within=30)
@@ -326,7 +326,7 @@ def test_a_refused_commit_is_told_before_a_refused_end():
 
 
 def test_a_refused_end_is_that_partitions_error():
-    """The others have their lag."""
+    """An end offset that is refused is the error of its partition; others have a lag."""
     brokers = Brokers(g={A(0): 1, A(1): 1})
     brokers.refuses["ListOffsets", A(0)] = 29
     found = read(brokers, "g", within=30)
@@ -337,7 +337,7 @@ def test_a_refused_end_is_that_partitions_error():
 
 
 def test_a_refused_commit_is_that_partitions_error():
-    """The coordinator's word about one partition."""
+    """A committed offset that is refused is the error of its partition alone."""
     brokers = Brokers(g={A(0): 1, A(1): 1})
     brokers.refuses["OffsetFetch", A(1)] = 29
     found = read(brokers, "g", within=30)
@@ -400,7 +400,7 @@ def test_a_beginning_that_is_assumed_counts_what_is_there():
 
 
 def test_settings_of_topics_are_a_column():
-    """Not asked for otherwise."""
+    """Topic settings are requested for the column `facts` only."""
     brokers = Brokers(g={A(0): 1})
     plain, full = (
         read(brokers, "g", within=30, columns=columns)
@@ -412,7 +412,7 @@ def test_settings_of_topics_are_a_column():
 
 
 def test_why_a_reader_cannot_go_on_stands_beside_its_lag():
-    """As a watch has found."""
+    """A partition has the error that the watch for remote storage has found."""
     error = errors.RemoteStorageNotReadyError("not yet")
     found = read(
         Brokers(g={A(0): 1}), "g", within=30, read_errors={A(0): error}
@@ -422,7 +422,7 @@ def test_why_a_reader_cannot_go_on_stands_beside_its_lag():
 
 
 def test_brokers_that_are_away_end_in_an_error_of_the_group():
-    """Within the time that was given."""
+    """A group whose coordinator is away has an error within the timeout."""
     brokers = Brokers(g={A(0): 1})
 
     async def silent(*_, **__):

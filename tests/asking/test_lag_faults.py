@@ -47,9 +47,7 @@ def asked(proxy, api="ListOffsets"):
     return [sorted(p for _, p in each.partitions) for each in proxy.requests(api)]
 
 
-def test_b49_replica_away_refreshes_metadata_once_per_attempt(
-    kafka_faults, admin, topic
-):
+def test_replica_away_refreshes_metadata_once_per_attempt(kafka_faults, admin, topic):
     """9 on ListOffsets of a plain topic: refresh, then the same partition again."""
     kafka_faults.on("ListOffsets", topic=topic, partition=0).fail(9, times=1)
     found = admin.end_offsets([(topic, 0), (topic, 1)])
@@ -60,7 +58,7 @@ def test_b49_replica_away_refreshes_metadata_once_per_attempt(
     assert len(ours) == 2
 
 
-def test_b52_look_up_by_time_goes_on_for_the_slow_partition_only(
+def test_look_up_by_time_goes_on_for_the_slow_partition_only(
     kafka_faults, admin, topic
 ):
     """7 twice for one partition; the other is asked once."""
@@ -70,7 +68,7 @@ def test_b52_look_up_by_time_goes_on_for_the_slow_partition_only(
     assert asked(kafka_faults) == [[0, 1], [0], [0]]
 
 
-def test_b54_answer_for_followers_is_not_repeated(kafka_faults, admin, topic):
+def test_answer_for_followers_is_not_repeated(kafka_faults, admin, topic):
     """109 has its name, says what does not fit, and is asked once."""
     kafka_faults.on("ListOffsets", topic=topic).fail(109)
     found = admin.end_offsets([(topic, 0)])
@@ -80,7 +78,7 @@ def test_b54_answer_for_followers_is_not_repeated(kafka_faults, admin, topic):
     assert asked(kafka_faults) == [[0]]
 
 
-def test_b64_requests_do_not_grow_with_partitions_and_groups(kafka_cluster):
+def test_requests_do_not_grow_with_partitions_and_groups(kafka_cluster):
     """200 partitions, 3 groups, one broker: four requests, and three for a lag."""
     name = kafka_cluster.create_topic(partitions=200)
     groups = [f"{name}-{n}" for n in range(3)]
@@ -114,7 +112,7 @@ def test_b64_requests_do_not_grow_with_partitions_and_groups(kafka_cluster):
 
 
 @pytest.mark.parametrize("code", [5, 6, 74, 75, 78])
-def test_b66_after_an_election_only_the_partition_concerned_is_asked_again(
+def test_after_an_election_only_the_partition_concerned_is_asked_again(
     kafka_faults, admin, topic, code
 ):
     """Both numbers come, and the second request has one partition.
@@ -128,9 +126,7 @@ def test_b66_after_an_election_only_the_partition_concerned_is_asked_again(
     assert asked(kafka_faults) == [[0, 1], [0], [0, 1]]
 
 
-def test_b67_unstable_commits_are_waited_for_only_when_asked(
-    kafka_faults, admin, topic
-):
+def test_unstable_commits_are_waited_for_only_when_asked(kafka_faults, admin, topic):
     """By default the flag is off; stable: for half of the time, then told as such."""
     flags = []
 
@@ -150,7 +146,7 @@ def test_b67_unstable_commits_are_waited_for_only_when_asked(
         assert isinstance(each.error, errors.UnstableOffsetCommitError)
 
 
-def test_b91_refused_api_versions_are_asked_once_more_in_version_0(
+def test_refused_api_versions_are_asked_once_more_in_version_0(
     kafka_faults, admin, topic
 ):
     """One repetition, then all is as ever; nothing is guessed from a broker's version."""
@@ -161,7 +157,7 @@ def test_b91_refused_api_versions_are_asked_once_more_in_version_0(
     assert ours == [4, 0]
 
 
-async def test_b91_answer_of_an_old_broker_has_the_layout_of_version_0():
+async def test_answer_of_an_old_broker_has_the_layout_of_version_0():
     """As Kafka itself answers: 35, and what it has of ApiVersions."""
     versions, ended = [], asyncio.Event()
 

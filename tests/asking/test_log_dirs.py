@@ -178,7 +178,7 @@ def test_blocking_calls_within_an_event_loop(kafka_cluster):
     assert asyncio.run(cell()).complete
 
 
-def test_b40_silence_of_an_old_broker_ends_in_time(kafka_faults):
+def test_silence_of_an_old_broker_ends_in_time(kafka_faults):
     """No answer below version 3: the deadline holds, and no lower version is tried."""
     kafka_faults.on("DescribeLogDirs").cap(2)
     kafka_faults.on("DescribeLogDirs").drop()
@@ -192,7 +192,7 @@ def test_b40_silence_of_an_old_broker_ends_in_time(kafka_faults):
     assert [r.version for r in kafka_faults.requests("DescribeLogDirs")] == [2]
 
 
-def test_b40_newer_versions_are_used_where_they_are(kafka_faults):
+def test_newer_versions_are_used_where_they_are(kafka_faults):
     """With 0..4 on offer, 4 is used, and its error is the broker's own."""
     kafka_faults.on("DescribeLogDirs").cap(4)
     kafka_faults.on("DescribeLogDirs").fail(31, at="top")
@@ -210,7 +210,7 @@ def two_brokers():
 
 
 @pytest.mark.java
-def test_b41_all_brokers_are_asked_and_one_that_is_away_hides_none(two_brokers):
+def test_all_brokers_are_asked_and_one_that_is_away_hides_none(two_brokers):
     """Two entries; with one broker away, one entry and one error."""
     with FaultProxy(two_brokers) as proxy:
         config = {"bootstrap_servers": proxy.bootstrap_servers}
@@ -229,7 +229,7 @@ def test_b41_all_brokers_are_asked_and_one_that_is_away_hides_none(two_brokers):
 
 
 @pytest.mark.java
-def test_b41_fenced_broker_is_told_though_metadata_leaves_it_out():
+def test_fenced_broker_is_told_though_metadata_leaves_it_out():
     """By DescribeCluster, by replica lists where that is old, and whoever refuses."""
     with KafkaCluster(brokers=2) as cluster, FaultProxy(cluster) as proxy:
         cluster.create_topic(replication_factor=2)
@@ -267,7 +267,7 @@ def admin_says_fenced(admin):
     raise AssertionError("the broker was never fenced")
 
 
-def test_b42_api_that_is_not_there_is_not_asked(kafka_faults):
+def test_api_that_is_not_there_is_not_asked(kafka_faults):
     """UnsupportedVersion for the broker, and no request."""
     kafka_faults.on("DescribeLogDirs").hide()
     config = {"bootstrap_servers": kafka_faults.bootstrap_servers}
@@ -280,7 +280,7 @@ def test_b42_api_that_is_not_there_is_not_asked(kafka_faults):
 
 
 @pytest.mark.parametrize("highest", [2, 3])
-def test_b42_older_versions_have_no_sizes_of_disks(kafka_faults, highest):
+def test_older_versions_have_no_sizes_of_disks(kafka_faults, highest):
     """None, not -1 and not 0, where the version has none."""
     kafka_faults.on("DescribeLogDirs").cap(highest)
     config = {"bootstrap_servers": kafka_faults.bootstrap_servers}
@@ -292,7 +292,7 @@ def test_b42_older_versions_have_no_sizes_of_disks(kafka_faults, highest):
     assert log_dir.used is None
 
 
-def test_b44_denied_log_dirs_do_not_hide_the_lag(kafka_users):
+def test_denied_log_dirs_do_not_hide_the_lag(kafka_users):
     """With Describe on topic and group only: the lag is there, directories are 31."""
     from tests.asking.cluster_clients import commit
 
@@ -309,7 +309,7 @@ def test_b44_denied_log_dirs_do_not_hide_the_lag(kafka_users):
     assert dirs.brokers[0].error.code == 31
 
 
-def test_b47_confluents_settings_must_be_given(kafka_cluster):
+def test_confluents_settings_must_be_given(kafka_cluster):
     """Without them the error says what to pass; the client is named."""
     config = kafka_cluster.client_config(client="confluent")
     with guard(AdminClient(config)) as admin:
@@ -322,7 +322,7 @@ def test_b47_confluents_settings_must_be_given(kafka_cluster):
         assert admin.log_dirs().complete
 
 
-def test_b90_connection_closed_on_each_request_is_no_retry_loop(kafka_faults):
+def test_connection_closed_on_each_request_is_no_retry_loop(kafka_faults):
     """At most two tries; then the version is what is suspected."""
     kafka_faults.on("DescribeLogDirs").close()
     config = {"bootstrap_servers": kafka_faults.bootstrap_servers}

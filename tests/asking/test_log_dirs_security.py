@@ -273,7 +273,7 @@ def test_what_cannot_be_translated_is_named(read, config, named):
 
 
 def test_settings_show_no_credential():
-    """Their repr is safe to log."""
+    """The repr of connection settings has no password, so it is safe to log."""
     config = {
         "bootstrap.servers": "[::1]:9093,broker,SASL_SSL://host:1",
         "security.protocol": "SASL_SSL",

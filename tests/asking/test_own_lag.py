@@ -39,7 +39,7 @@ def test_only_its_own_partitions_count(group):
 
 @pytest.mark.parametrize("group", ["g", None])
 def test_an_end_that_is_refused_hides_no_other_partition(group):
-    """Its error is beside the position."""
+    """An end offset that is refused leaves the lag of the other partitions."""
     brokers = Brokers(g={A(0): 90, A(1): 40})
     brokers.refuses["ListOffsets", A(0)] = 29
     found = lag_of(brokers, group, {A(0): 95, A(1): 45}, a=None)

@@ -220,7 +220,7 @@ def test_same_codes_on_a_plain_topic_are_not_taken_for_it(tiered, topics):
             assert not isinstance(error, errors.RemoteStorageNotReadyError)
 
 
-def test_b53_greatest_timestamp_of_a_tiered_topic_is_local_only(tiered, topics):
+def test_greatest_timestamp_of_a_tiered_topic_is_local_only(tiered, topics):
     """The number carries the caveat; that of a plain topic does not."""
     remote, plain = topics
     with admin_of("kafka-python", tiered.client_config()) as admin:

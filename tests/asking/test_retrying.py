@@ -41,7 +41,7 @@ async def test_a_broker_s_word_is_kept_when_a_later_try_is_not_answered(monkeypa
 
 
 async def test_without_a_word_of_a_broker_it_is_the_timeout(monkeypatch):
-    """Nothing else is known."""
+    """Items that no broker has answered by the deadline have a ClientTimeoutError."""
     error, _ = await ask_in_turn(monkeypatch, [LATE], 0.05)
     assert error is LATE
 

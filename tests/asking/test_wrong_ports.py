@@ -237,7 +237,7 @@ async def test_all_addresses_that_were_tried_are_named():
 
 
 async def test_address_that_takes_no_connection_is_told_as_such(monkeypatch):
-    """Firewalls let connections wait."""
+    """An address behind a firewall, which never accepts, is named in the timeout."""
 
     async def wait(*_, **__):
         await asyncio.sleep(60)
@@ -294,7 +294,7 @@ async def test_login_on_a_port_without_sasl(kafka_cluster):
 
 @pytest.mark.java
 async def test_mechanism_that_the_broker_does_not_offer(kafka_users):
-    """Those that it offers are named."""
+    """The error for an unknown SASL mechanism names those that the broker offers."""
     config = kafka_users.client_config("SASL_PLAIN", user="alice")
     host, number = config["bootstrap_servers"].split(":")
     cluster = Cluster(Settings(((host, int(number)),), mechanism="GSSAPI"), make)

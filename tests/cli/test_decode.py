@@ -95,7 +95,7 @@ def test_several_messages_are_decoded_one_after_the_other():
 
 
 def test_a_person_reads_names_ids_and_error_codes():
-    """Indented, error codes with their names."""
+    """The output is indented, and error codes have their names."""
     output = invoke(REQUEST.hex())
     assert output.startswith("BrokerRegistration request v4 (API key 62, ")
     assert f"  log_dirs:\n    - {ID}\n" in output

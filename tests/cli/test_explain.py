@@ -69,7 +69,7 @@ def test_a_code_in_a_transaction_is_judged_as_its_exception(name, code, action):
 
 
 def test_no_error_in_a_transaction_is_no_error():
-    """Code 0 stays what it is."""
+    """Code 0 with --transactional is no error."""
     assert explained("0") == explained("0", "--transactional")
 
 
@@ -249,7 +249,7 @@ def test_explanation_shows_what_the_verdict_depends_on():
 
 
 def test_context_on_the_command_line_decides():
-    """The options are those of classify()."""
+    """The options of explain change the verdict as the arguments of classify() do."""
     given = explained("7", "--api", "produce", "--idempotent")
     assert given["verdict"]["rule"] == "sequence-protects"
     given = explained("9", "--api", "list_offsets", "--tiered")
@@ -289,7 +289,7 @@ def test_table_of_all_errors():
 
 
 def test_every_code_can_be_explained():
-    """No code breaks the picture."""
+    """Explain prints a table for each of Kafka's and librdkafka's codes."""
     for code in BY_CODE:
         assert BY_CODE[code].name in invoke("explain", "--", str(code))
 

@@ -65,7 +65,7 @@ def test_line_of_a_log(line, key):
 
 
 def test_every_text_of_javas_is_known():
-    """Alone, and within a line."""
+    """Each default text of Java's client is recognised, alone and within a line."""
     for text, code in JAVA_TEXTS.items():
         assert code == find_error(f"ERROR [Foo] Request failed: {text}. (kafka)").key
 
@@ -148,7 +148,7 @@ def test_bytes_of_another_protocol_are_named(text, said, capsys, monkeypatch):
 
 
 def test_size_that_is_one_is_no_other_protocol():
-    """A large message is only large."""
+    """A large size in a log line is not taken for another protocol."""
     assert find_error("Invalid receive (size = 104857601)") is None
 
 
@@ -156,7 +156,7 @@ def test_size_that_is_one_is_no_other_protocol():
     "given", ["474554202f20485454502f312e31", "16030100f1010000ed0303", "GET / HTTP"]
 )
 def test_decode_names_other_protocols(given, capsys):
-    """As digits, and as they are."""
+    """Decode recognises TLS and HTTP, as digits and as bytes."""
     assert run(["decode", given]) == 2
     assert "not a Kafka message" in capsys.readouterr().err
 

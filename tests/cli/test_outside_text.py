@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from xml.etree import ElementTree as ET
 
 import pytest
 from rich.console import Console
@@ -15,7 +14,6 @@ from kafkaguard._cluster.lag import GroupLag, LagReport, measure
 from kafkaguard._cluster.reports import TopicPartition
 from kafkaguard._common.text import plain, plain_lines
 from kafkaguard.cli.group import COMMANDS, run
-from kafkaguard.cli.lag_picture import lag_picture
 from kafkaguard.cli.lag_table import table
 from kafkaguard.cli.output import PlainTable, console, say, styled
 from kafkaguard.errors import GroupAuthorizationFailedError
@@ -70,7 +68,7 @@ def test_terminal_gets_no_control_of_a_names(monkeypatch):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_lag_table_shows_groups_whatever_they_are_called(printed, name):
-    """Healthy, refused, watched, by partition."""
+    """Groups with odd names are in each form of the table, with a lag or an error."""
     groups = {
         name: GroupLag(name, name, partitions={PLACE: measure(PLACE, 1, 3)}),
         name + "2": GroupLag(name, error=GroupAuthorizationFailedError(name)),
@@ -82,16 +80,8 @@ def test_lag_table_shows_groups_whatever_they_are_called(printed, name):
         assert printed().count(plain(name)) >= 3
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_picture_can_be_read_whatever_groups_are_called(name):
-    """A character that XML does not have would make it no picture at all."""
-    drawn = lag_picture([0.0, 5.0], {name: [1, 2]})
-    texts = [each.text for each in ET.fromstring(drawn).iter() if each.text]
-    assert plain(name) in texts
-
-
-def test_every_group_of_a_cluster_is_in_table_json_and_picture(
-    kafka_cluster, kafka_topic, tmp_path, printed
+def test_every_group_of_a_cluster_is_in_table_and_json(
+    kafka_cluster, kafka_topic, printed
 ):
     """One oddly named group ends no report on the others."""
     address = kafka_cluster.bootstrap_servers
@@ -106,10 +96,6 @@ def test_every_group_of_a_cluster_is_in_table_json_and_picture(
         assert "\x1b" not in out
     assert run([*asked, "--json"]) == 0
     assert set(names) == {g["group"] for g in json.loads(printed())["groups"]}
-    path = tmp_path / "lag.svg"
-    looks = ["--plot", str(path), "--looks", "1"]
-    assert run([*asked, *looks, "--json"]) == 0
-    ET.parse(path)
 
 
 ARGUMENTS = {
@@ -143,7 +129,7 @@ def test_command_that_is_given_an_odd_name_says_so_in_plain_text(command, capsys
 
 
 def test_names_are_not_folded_in_a_pipe():
-    """Then grep finds them."""
+    """In a pipe a long name stays in one line, so that grep finds it."""
     command = [sys.executable, "-m", "kafkaguard.cli", "errors"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     (found,) = [n for n in done.stdout.splitlines() if "NOT_LEADER_OR_FOLLOWER" in n]

@@ -26,7 +26,7 @@ PLACE = TopicPartition("t", 0)
     [(20, 20, 0), (20, 12, 8), (12, 20, 0), (None, 20, None), (20, None, None)],
 )
 def test_what_open_transactions_hold_back(high_watermark, last_stable, blocked):
-    """Never a negative number."""
+    """The number of blocked offsets is never negative."""
     found = PartitionLag("t", 0, high_watermark=high_watermark, last_stable=last_stable)
     assert blocked == found.blocked
 
@@ -95,7 +95,7 @@ def test_behind_and_moving_is_lagging_where_the_lag_grew(before, now, state):
 
 
 def test_what_a_group_has_left_is_a_state_of_its_own():
-    """Its members read other topics."""
+    """Topics that the members no longer read have the state LEFT."""
     left = measure(PLACE, 3, 9, is_left=True)
     assert (left.lag, left.reason) == (6, LagReason.LEFT)
     group = GroupLag("g", "Stable", partitions={PLACE: left})

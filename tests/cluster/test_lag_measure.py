@@ -49,7 +49,7 @@ def test_lag_is_never_negative_and_never_a_marker(committed, end):
 @pytest.mark.parametrize(
     ("assume", "lag"), [(None, None), ("earliest", 40), ("latest", 0)]
 )
-def test_b58_no_commit_is_none_unless_a_beginning_is_assumed(assume, lag):
+def test_no_commit_is_none_unless_a_beginning_is_assumed(assume, lag):
     """From the log start, not from 0."""
     found = measure(PLACE, None, 100, assume=assume, log_start=60)
     assert (lag, LagReason.NO_COMMIT) == (found.lag, found.reason)
@@ -71,7 +71,7 @@ def test_lost_and_blocked():
     assert bare.blocked is None
 
 
-def test_b65_total_counts_what_is_known():
+def test_total_counts_what_is_known():
     """Partitions without a commit stand beside the total, not in it."""
     group = GroupLag(
         "g",
@@ -83,7 +83,7 @@ def test_b65_total_counts_what_is_known():
     assert (group.total, group.unknown) == (2, 1)
 
 
-def test_b60_a_lag_of_one_may_be_a_marker():
+def test_a_lag_of_one_may_be_a_marker():
     """Three ways to know better: tolerance, the column time, a live position."""
     one = measure(PLACE, 1, 2)
     assert "transaction marker" in one.notes[0]
@@ -189,13 +189,13 @@ def test_log_that_is_bare_holds_nobody_up():
     }
 
 
-def test_b70_compacted_topics_are_flagged():
-    """Offsets are not records there."""
+def test_compacted_topics_are_flagged():
+    """`compacted` warns that offsets are not a number of records."""
     assert "compacted" in measure(PLACE, 0, 9, compacted=True).notes[0]
     assert measure(PLACE, 9, 9, compacted=True).notes == ()
 
 
-def test_b68_group_without_a_partition_has_a_reason_and_no_number():
+def test_group_without_a_partition_has_a_reason_and_no_number():
     """One that there is not, one that committed nothing, one that may not be read."""
     unknown = GroupLag("g", "unknown")
     assert (unknown.total, unknown.reason) == (None, LagReason.NO_GROUP)
@@ -394,7 +394,7 @@ def test_the_gravest_error_has_the_others_as_notes_the_graver_first():
 
 
 def test_errors_are_made_of_a_code_or_a_class():
-    """With the place where it happened."""
+    """The error of an item has the place where it happened."""
     for said in (16, NotCoordinatorError):
         error = make(said, "moved", api="OffsetFetch", broker=3)
         assert type(error) is NotCoordinatorError

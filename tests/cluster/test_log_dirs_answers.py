@@ -48,7 +48,7 @@ def report(version, *answers):
     )
 
 
-def test_b45_shared_storage_counts_once_and_local_copies_each():
+def test_shared_storage_counts_once_and_local_copies_each():
     """Three brokers, each with 120 on its disk and the same 120 in remote storage."""
     one = answer(
         4,
@@ -61,7 +61,7 @@ def test_b45_shared_storage_counts_once_and_local_copies_each():
     assert 0 == found.local_size("t", 1) == found.local_size("u")
 
 
-def test_b46_future_replicas_stand_apart_and_unknown_lag_is_none():
+def test_future_replicas_stand_apart_and_unknown_lag_is_none():
     """A copy under way adds no size, and -1 is not shown as a lag."""
     both = directory("/a", (0, 10, -1, False), (0, 4, -1, True))
     (log_dir,) = report(1, answer(1, both)).brokers[0].dirs.values()

@@ -62,11 +62,11 @@ def test_what_two_looks_say(before, now, state):
 
 
 def test_a_reader_without_a_commit_reads_from_the_first_offset():
-    """Which may be 0."""
+    """A committed offset of 0 is a number, not a missing one."""
     found = measure(PLACE, None, 9, assume="earliest", log_start=0)
     assert (found.lag, found.reason) == (9, LagReason.NO_COMMIT)
 
 
 def test_a_longer_tuple_is_a_partition_by_its_first_two():
-    """As a partition with an offset."""
+    """A tuple of topic, partition and offset is accepted as a partition."""
     assert as_partition(("t", 1, 5)) == ("t", 1)

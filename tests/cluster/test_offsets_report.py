@@ -36,12 +36,12 @@ def test_values_and_errors_stand_side_by_side():
 
 
 def test_isolation_levels_are_kafkas_numbers():
-    """As they go over the wire."""
+    """read_uncommitted is 0 and read_committed is 1, as on the wire."""
     assert ISOLATION_LEVELS == {"read_uncommitted": 0, "read_committed": 1}
 
 
 def test_an_offset_is_of_all_segments_unless_said():
-    """Not known is something else."""
+    """`is_local_only` is False by default, and None is not the same."""
     assert PartitionOffset(1).is_local_only is False
 
 

@@ -27,7 +27,7 @@ def test_five_seconds_are_waited_unless_said_otherwise():
 
 
 def test_an_event_without_an_error_says_that_the_reader_can_go_on():
-    """With one it stands still."""
+    """An event with an error says that the reader waits; without one, it goes on."""
     place = {"topic": "t", "partition": 0, "position": 7, "standing": 5.0}
     assert RemoteStorageEvent(**place, error=None).is_ready
     assert not RemoteStorageEvent(**place, error=RemoteStorageNotReadyError()).is_ready

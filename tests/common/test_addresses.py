@@ -37,5 +37,5 @@ def test_address_is_read_or_none(text, address):
     ],
 )
 def test_what_a_topic_can_be_called(name, is_one):
-    """As Kafka's class ``Topic`` has it."""
+    """A topic's name is checked by the rule of Kafka's class ``Topic``."""
     assert is_one is can_be_a_topic(name)

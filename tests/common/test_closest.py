@@ -37,7 +37,7 @@ def test_the_question_ends_a_sentence():
 
 
 def test_without_known_names_there_is_none():
-    """An empty list is no mistake."""
+    """The closest of no names is None."""
     assert closest("a", []) is None
 
 

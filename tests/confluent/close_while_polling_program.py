@@ -27,9 +27,12 @@ def poll(consumer):
 for number in range(5):
     consumer = guard(
         factory=Consumer,
-        config={"bootstrap.servers": sys.argv[1], "group.id": f"b103-{number}"},
+        config={
+            "bootstrap.servers": sys.argv[1],
+            "group.id": f"closed-while-polling-{number}",
+        },
     )
-    consumer.subscribe(["b103"])
+    consumer.subscribe(["closed-while-polling"])
     thread = threading.Thread(target=poll, args=[consumer])
     thread.start()
     time.sleep(0.3)

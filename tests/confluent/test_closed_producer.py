@@ -98,7 +98,7 @@ def test_no_call_in_a_forked_child_is_one_of_the_parents_client(call):
 
 @pytest.mark.parametrize("call", CHILDS.values(), ids=CHILDS)
 def test_each_call_in_a_forked_child_without_a_factory_says_so(call):
-    """At once."""
+    """Each call in a forked child without a factory raises ForkedProducerError."""
     client = Producer({**CONFIG, "enable.idempotence": True})
     producer = guard(client)
     producer._forks.after_fork()

@@ -29,7 +29,7 @@ def build(cluster, topic, *, factory=Producer, **settings):
     return guard(factory=factory, config=config, topics={topic: OPEN})
 
 
-def test_b72_a_failure_without_a_callback_is_raised_and_a_callback_looks_at_it(
+def test_a_failure_without_a_callback_is_raised_and_a_callback_looks_at_it(
     kafka_cluster,
 ):
     """The user's own is called once, and then nothing is raised."""
@@ -67,7 +67,7 @@ def test_a_partition_that_is_not_there_keeps_the_clients_code(
     assert [each.code() for each in told] == [KafkaError._UNKNOWN_PARTITION] * 2
 
 
-def test_b75_a_full_queue_is_waited_for(kafka_cluster, kafka_topic):
+def test_a_full_queue_is_waited_for(kafka_cluster, kafka_topic):
     """A thousand records through a queue of ten: all once, in their order."""
     told = []
     settings = {"queue.buffering.max.messages": 10}
@@ -86,7 +86,7 @@ def test_b75_a_full_queue_is_waited_for(kafka_cluster, kafka_topic):
     assert list(range(1000)) == there
 
 
-def test_b75_a_queue_that_stays_full_is_told_in_time(kafka_topic, kafka_faults):
+def test_a_queue_that_stays_full_is_told_in_time(kafka_topic, kafka_faults):
     """Not accepted, so it may be sent later; also a BufferError."""
     kafka_faults.on("Produce").drop()
     config = {
@@ -140,7 +140,7 @@ def has_kind(events, kind):
     return any(isinstance(event, kind) for event in events)
 
 
-def test_b80_a_callback_may_produce_and_poll(kafka_cluster, kafka_topic):
+def test_a_callback_may_produce_and_poll(kafka_cluster, kafka_topic):
     """A chain of five, one from the callback of the other."""
     told = []
 
@@ -157,7 +157,7 @@ def test_b80_a_callback_may_produce_and_poll(kafka_cluster, kafka_topic):
     assert told == [None] * 5
 
 
-def test_b93_each_class_has_its_own_order_of_arguments(kafka_cluster):
+def test_each_class_has_its_own_order_of_arguments(kafka_cluster):
     """A SerializingProducer takes the key first; its null key is refused."""
     topic = kafka_cluster.create_topic(config=COMPACTED)
     text = {
@@ -175,7 +175,7 @@ def test_b93_each_class_has_its_own_order_of_arguments(kafka_cluster):
     assert read(kafka_cluster, topic) == [(b"k", b"v"), (b"k", None)]
 
 
-def test_b36_a_code_from_the_future_keeps_its_number(kafka_topic, kafka_faults):
+def test_a_code_from_the_future_keeps_its_number(kafka_topic, kafka_faults):
     """No name, no retry, and no crash."""
     kafka_faults.on("Produce").fail(999, times=1)
     told = []
@@ -187,7 +187,7 @@ def test_b36_a_code_from_the_future_keeps_its_number(kafka_topic, kafka_faults):
     assert [(error.code(), error.error.code) for error in told] == [(999, 999)]
 
 
-def test_b81_an_aio_producer_settles_its_future_and_says_what_it_ignores(
+def test_an_aio_producer_settles_its_future_and_says_what_it_ignores(
     kafka_cluster, kafka_topic
 ):
     """A null key is refused before it is buffered; what fails has a verdict."""

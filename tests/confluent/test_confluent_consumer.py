@@ -171,7 +171,7 @@ class TestConfluentConsumer(ConsumerContract):
             reader.poll = poll
             yield reader
 
-    def test_b55_a_failed_broker_is_asked_again_with_growing_gaps(
+    def test_a_failed_broker_is_asked_again_with_growing_gaps(
         self, kafka_cluster, kafka_faults
     ):
         """The client asks every half second; once the guard holds it, gaps grow."""
@@ -410,7 +410,7 @@ def test_an_error_among_records_loses_none_of_them(kafka_cluster, kafka_topic):
 
 
 @pytest.mark.java
-def test_b103_a_consumer_may_be_closed_while_another_thread_polls(kafka_cluster):
+def test_a_consumer_may_be_closed_while_another_thread_polls(kafka_cluster):
     """The interpreter lives on, and the thread is told."""
     program = Path(__file__).with_name("close_while_polling_program.py")
     done = subprocess.run(
@@ -460,7 +460,7 @@ def test_without_settings_it_says_what_is_not_noticed(kafka_cluster, caplog):
 def test_a_consumer_that_the_guard_builds_keeps_nothing_to_itself(
     kafka_cluster, caplog
 ):
-    """There is nothing to say."""
+    """No warning is logged for a consumer that guard() has built from a factory."""
     guard(factory=Consumer, config=settings(kafka_cluster.bootstrap_servers)).close()
     assert own_records(caplog) == []
 

@@ -137,10 +137,10 @@ class ConfluentContract(
     settings: ClassVar = {"enable.idempotence": True}
     is_given = False  # whether the guard gets a producer instead of a factory
 
-    def test_b98_a_forked_child_is_told_at_once(self, kafka_cluster, kafka_topic):
+    def test_a_forked_child_is_told_at_once(self, kafka_cluster, kafka_topic):
         """Without a factory the guard cannot build a producer in the child."""
         self.is_given = True
-        super().test_b98_a_forked_child_is_told_at_once(kafka_cluster, kafka_topic)
+        super().test_a_forked_child_is_told_at_once(kafka_cluster, kafka_topic)
 
     @contextmanager
     def open(

@@ -51,7 +51,7 @@ def test_an_interrupt_is_raised_as_what_it_is(build, has_own):
 
 @pytest.mark.parametrize("serve", ["poll", "flush"])
 def test_the_applications_error_cb_gets_each_error(build, serve):
-    """In the application's thread, once."""
+    """The application's error_cb is called once for each error, in its own thread."""
     heard = []
     producer = build(
         error_cb=lambda error: heard.append((threading.get_ident(), error))

@@ -53,7 +53,7 @@ def test_other_lines_are_none_of_the_guards_business(heard, line, facility):
 
 
 def test_lines_go_to_stderr_as_librdkafka_writes_them(heard, capsys):
-    """Level, time, facility, client and text."""
+    """A log line has level, time, facility, client and text, as without a guard."""
     one, _ = heard
     log(one, LINE)
     text = capsys.readouterr().err

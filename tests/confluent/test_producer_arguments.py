@@ -241,7 +241,7 @@ def test_the_guard_refuses_arguments_that_the_bare_client_ignores(
 
 
 def test_offsets_of_a_wrong_type_do_not_hide_that_the_producer_is_closed(pairs):
-    """The error names what to do."""
+    """A closed producer raises ClientClosedError before it looks at its arguments."""
     _, (ours, _) = pairs["closed"]
     for offsets in (5, [5]):
         with pytest.raises(errors.ClientClosedError):

@@ -103,7 +103,7 @@ def test_a_reset_that_is_accepted_is_not_judged_again():
 
 
 def test_a_position_that_the_user_sets_is_the_one_that_counts():
-    """By `seek`, or in `assign`."""
+    """A position from seek() or assign() replaces the one that the guard knew."""
     client = Consumer(15)
     shell = ConfluentConsumerShell(client)
     shell.was_reset(P, 20)

@@ -188,7 +188,7 @@ def test_the_guard_polls_in_each_of_two_troubles(make):
 
 @pytest.mark.parametrize("error", [None, KafkaException(PURGED)])
 def test_a_flush_that_has_ended_holds_up_no_hand_over(make, error):
-    """Also one that has raised."""
+    """Records are handed over after a flush has ended, also if it has raised."""
     shell = make()
 
     def serve():
@@ -321,7 +321,7 @@ def test_each_line_of_the_clients_log_is_taken_from_one_poll(make):
 
 
 def test_a_successor_that_comes_after_the_close_is_closed(make):
-    """Nobody would use it."""
+    """A new producer that is built after close() is closed at once."""
     shell = make()
     shell.close(LONG_S)
     with pytest.raises(KafkaException, match="closed meanwhile"):

@@ -95,7 +95,7 @@ def test_the_commit_works_once_they_were_sent(producer, group, fail, failure):
 
 
 def test_the_next_transaction_is_free_of_them(producer, fail):
-    """After an abort."""
+    """Offsets that were not sent do not fail the transaction after an abort."""
     fail(FAILURES["no answer"])
     producer.abort_transaction()
     with producer.transaction():
@@ -113,7 +113,7 @@ def test_a_passing_failure_says_which_offsets_and_what_to_do(fail):
 
 
 def test_a_call_in_a_wrong_order_fails_no_transaction(producer, group):
-    """Nothing was to be sent."""
+    """Offsets outside a transaction leave nothing that a commit would refuse."""
     producer.commit_transaction()
     producer.client.is_begun = False
     with pytest.raises(errors.ClientStateError):

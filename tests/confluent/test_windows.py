@@ -154,7 +154,7 @@ def test_a_failed_record_is_found_by_its_key_and_value(records):
 
 
 def test_text_is_found_by_the_bytes_that_were_sent():
-    """confluent-kafka takes text, and reports bytes."""
+    """A record with text for key and value is found by the bytes in its report."""
     window, _ = make()
     take(window, "other", "v")
     take(window, "schlüssel", "wert")
@@ -165,7 +165,7 @@ def test_text_is_found_by_the_bytes_that_were_sent():
 
 
 def test_of_records_that_are_alike_the_last_has_failed():
-    """The newest record is never lost."""
+    """Of equal records in a window, the newest is the one that is sent again."""
     window, _ = make()
     for _ in range(3):
         take(window)
@@ -176,7 +176,7 @@ def test_of_records_that_are_alike_the_last_has_failed():
 
 
 def test_headers_and_time_are_kept_where_they_were_given():
-    """A report has neither."""
+    """Headers and timestamp, which a report lacks, come from the call."""
     window, _ = make()
     ticket = Ticket(window, take(window), None, {"h": "text", "n": None}, 1234)
     ticket(INVALID_RECORD, message())
@@ -258,7 +258,7 @@ def test_a_delivery_without_an_offset_may_be_none(call, is_again):
 
 
 def test_a_producer_that_is_not_idempotent_may_have_no_offsets():
-    """With acks=0 no record has one."""
+    """A delivery without an offset counts as delivered with acks=0."""
     listener = Listener()
     listener.has_offsets = False
     window = Window("t", (0, 1), 8, 100, listener, {})

@@ -29,7 +29,7 @@ def refusals(**codes):
     }
 
 
-def test_b28_only_the_refused_partition_is_tried_again_until_the_deadline():
+def test_only_the_refused_partition_is_tried_again_until_the_deadline():
     """Another partition of the same commit is committed at the first try."""
     one = run(until=3.0)
     now, tries = 0.0, 0
@@ -43,7 +43,7 @@ def test_b28_only_the_refused_partition_is_tried_again_until_the_deadline():
 
 
 @pytest.mark.parametrize("code", [22, 25, 27, 82])
-def test_b33_a_group_that_has_moved_on_is_never_asked_again(code):
+def test_a_group_that_has_moved_on_is_never_asked_again(code):
     """The same commit is not repeated: poll first."""
     assert run().answered(refusals(A=code, B=code), None, 0.0) is None
 
@@ -76,7 +76,7 @@ def test_one_error_for_a_whole_commit_is_looked_into():
 
 
 def test_one_error_that_is_about_the_group_is_about_all():
-    """It is not asked again."""
+    """An error about the group ends the commit for all partitions, without a retry."""
     one = run()
     assert one.answered(OneForAll(refusals(A=22, B=22)), None, 0.0) is None
     assert {A, B} == set(one.errors)

@@ -107,7 +107,7 @@ def test_a_failed_broker_is_tried_as_often_as_the_policy_says():
 
 @pytest.mark.parametrize(("api", "asks"), [("Fetch", True), ("ListOffsets", False)])
 def test_only_a_position_that_is_read_can_be_out_of_range(api, asks):
-    """A look-up of offsets has none."""
+    """OFFSET_OUT_OF_RANGE of a look-up of offsets resets no position."""
     commands = machine().refused(P[0], ReadRefusal(1, api, position=7), 0.0)
     assert asks == (c.AskRange(P[0]) in commands)
 
@@ -128,7 +128,7 @@ def test_what_waiting_does_not_mend_is_raised_at_once():
     assert c.Hold(P[0]) in commands
 
 
-def test_b50_a_position_within_the_log_is_read_again_and_not_reset():
+def test_a_position_within_the_log_is_read_again_and_not_reset():
     """The broker's word is compared with the log first."""
     one = machine()
     assert [c.Hold(P[0]), c.AskRange(P[0])] == one.refused(
@@ -291,7 +291,7 @@ def test_an_answer_to_a_probe_that_comes_after_a_rebalance_counts_for_nothing():
     assert one.waiting() == {}
 
 
-def test_b50_a_silent_client_goes_on_at_a_position_within_the_log():
+def test_a_silent_client_goes_on_at_a_position_within_the_log():
     """A probe confirms it, and the end of the wait sets the position again."""
     one = machine(shows_answers=False)
     one.refused(P[0], ReadRefusal(1, position=5), 0.0)
@@ -467,7 +467,7 @@ class TestStartless:
         assert (math.inf, {}) == (one.next_due, one.waiting())
 
     def test_one_look_up_is_made_for_all(self):
-        """They draw one wait together."""
+        """All partitions that wait share one look-up and one wait."""
         drawn = iter([0.9, 0.1])
         policy = RetryPolicy(backoff={"base": 1})
         one = ConsumerMachine(policy, make, drawn.__next__, client="test")

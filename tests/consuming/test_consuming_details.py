@@ -53,7 +53,7 @@ class TestEvents:
     """Each says where, under which policy, and what comes next."""
 
     def test_every_event_names_policy_place_and_client(self):
-        """Those of reads are about Fetch."""
+        """An event has policy, partition and client; those of reads name Fetch."""
         one = machine(backoff=STEADY)
         (event,) = told(one.refused(THERE, ReadRefusal(6, position=7), 0.0))
         assert ("mine", one.policy.policy_id) == (event.policy, event.policy_id)
@@ -65,7 +65,7 @@ class TestEvents:
         assert (event.topic, event.partition, event.position) == ("t", 1, 7)
 
     def test_the_wait_that_is_told_is_the_wait_that_is_made(self):
-        """Two seconds, as the policy says."""
+        """The event has the wait of two seconds that the policy sets."""
         one = machine(backoff=STEADY)
         (event,) = told(one.refused(HERE, ReadRefusal(6), 10.0))
         assert (event.wait, one.next_due) == (2.0, 12.0)
@@ -262,7 +262,7 @@ class TestLateAnswers:
     """The cluster's answer to a question that nobody asks any more."""
 
     def test_a_range_of_a_partition_that_waits_for_something_else(self):
-        """It waits on, untouched."""
+        """A range answer changes nothing for a partition that waits for another reason."""
         one = machine()
         assert one.range_found(HERE, 0, 9, 0.0) == []
         assert one.range_unknown(HERE, errors.ClientConnectionError("x"), 0.0) == []
@@ -304,7 +304,7 @@ class TestLateAnswers:
         assert not one.is_waiting(THERE)
 
     def test_who_waits_or_is_paused_is_not_said_to_stand_still(self):
-        """Both stand still for a reason."""
+        """A partition that waits or is paused is not reported as standing still."""
         one = machine(shows_answers=False)
         one.refused(HERE, ReadRefusal(6), 0.0)
         one.user_pauses([THERE])
@@ -362,7 +362,7 @@ class TestStandingReaders:
         ],
     )
     def test_a_reader_at_the_end_has_nothing_to_read(self, reader, is_at_end):
-        """As far as the client knows."""
+        """A position at the end, as far as the client knows, is not standing still."""
         assert is_at_end is reader.is_at_end
 
     def test_the_gaps_double_to_the_longest_one(self):
@@ -427,7 +427,7 @@ class TestCommits:
         assert {THERE: denied} == told({HERE: nothing, THERE: denied}).errors
 
     def test_a_commit_that_was_waited_for_is_a_sync_one(self):
-        """With what was refused last."""
+        """The event of a synchronous commit has the last refusal of each partition."""
         one = CommitRun(RetryPolicy(), lambda: 0.5, [HERE], 5.0, client="a-client")
         assert one.answered({HERE: commit_error(29)}, None, 0.0) is None
         event = one.event()
@@ -491,7 +491,7 @@ class TestCommits:
         assert Again(frozenset({THERE}), 0.1) == again
 
     def test_one_error_for_one_partition_is_clear(self):
-        """There is nothing to look into."""
+        """A single error of a single partition needs no look-up."""
         one = CommitRun(RetryPolicy(), lambda: 0.5, [HERE], 9.0, client="c")
         again = one.answered(OneForAll({HERE: commit_error(14)}), None, 0.0)
         assert Again(frozenset({HERE}), 0.1) == again

@@ -154,7 +154,7 @@ def test_answers_are_taken_in_when_the_polling_thread_comes_by(cluster):
 
 
 def test_settings_that_cannot_be_had_leave_the_code_as_it_is(cluster):
-    """The look-up is advisory."""
+    """If topic settings cannot be looked up, the error keeps its code."""
     cluster["facts_of"] = errors.ClientTimeoutError("silent")
     world = World()
     world.driver.refused(A, ReadRefusal(9))

@@ -55,7 +55,7 @@ class CasesContract:
     #: How often a record may be refused without a record to blame.
     dips = 2
 
-    def test_b02_a_refused_record_is_not_sent_again_and_again(
+    def test_a_refused_record_is_not_sent_again_and_again(
         self, kafka_topic, kafka_faults
     ):
         """87 for ever: REJECT at once, whatever the policy's attempts."""
@@ -71,7 +71,7 @@ class CasesContract:
             kafka_faults.clear()
             assert writer.outcome(writer.send(kafka_topic, b"v", b"k")) == 0
 
-    def test_b03_a_missing_key_is_told_within_two_seconds(self, kafka_cluster):
+    def test_a_missing_key_is_told_within_two_seconds(self, kafka_cluster):
         """By the call; nothing that is returned could be taken for a success."""
         topic, _ = stale_topic(kafka_cluster)
         with self.open(kafka_cluster.bootstrap_servers) as writer:
@@ -82,7 +82,7 @@ class CasesContract:
             assert time.monotonic() - start < 2 + MARGIN_S
 
     @pytest.mark.parametrize("key", [b"k", None], ids=["with-key", "without-key"])
-    def test_b04_code_2_ends_and_is_named(self, kafka_cluster, kafka_faults, key):
+    def test_code_2_ends_and_is_named(self, kafka_cluster, kafka_faults, key):
         """Older brokers answer it for a null key; its retriable flag has no end."""
         topic, stale = stale_topic(kafka_cluster)
         kafka_faults.on("Produce", topic=topic).fail("CORRUPT_MESSAGE")
@@ -101,7 +101,7 @@ class CasesContract:
             writer.guarded.report()
 
     @SERIALIZERS
-    def test_b05_a_key_that_a_serializer_drops_is_a_null_key(self, kafka_cluster):
+    def test_a_key_that_a_serializer_drops_is_a_null_key(self, kafka_cluster):
         """What counts is what would be sent; a null value stays a delete marker."""
         topic = kafka_cluster.create_topic(config=COMPACTED)
         servers = kafka_cluster.bootstrap_servers
@@ -114,7 +114,7 @@ class CasesContract:
         assert read(kafka_cluster, topic) == [(b"k", None)]
 
     @SERIALIZERS
-    def test_b05_a_null_key_in_disguise_is_warned_about(self, kafka_cluster, caplog):
+    def test_a_null_key_in_disguise_is_warned_about(self, kafka_cluster, caplog):
         """`json.dumps(None)` is a key for the broker: delivered, with one warning."""
         topic = kafka_cluster.create_topic(config=COMPACTED)
         servers = kafka_cluster.bootstrap_servers
@@ -128,7 +128,7 @@ class CasesContract:
         assert read(kafka_cluster, topic) == [(b"null", b"v")] * 2
 
     @SERIALIZERS
-    def test_b05_the_policy_may_reject_a_null_key_in_disguise(self, kafka_cluster):
+    def test_the_policy_may_reject_a_null_key_in_disguise(self, kafka_cluster):
         """`disguised_null_key: reject`: as a null key, before anything is sent."""
         topic = kafka_cluster.create_topic(config=COMPACTED)
         policy = {"disguised_null_key": "reject"}
@@ -140,7 +140,7 @@ class CasesContract:
         assert caught.value.verdict.action is Action.REJECT
         assert read(kafka_cluster, topic) == [(b'"k"', b"v")]
 
-    def test_b09_a_denied_topic_is_told_though_nothing_was_answered(
+    def test_a_denied_topic_is_told_though_nothing_was_answered(
         self, kafka_cluster, kafka_topic, kafka_faults
     ):
         """29 in the metadata, no Produce: not silence until somebody gives up."""
@@ -158,7 +158,7 @@ class CasesContract:
             writer.guarded.report()
         assert read(kafka_cluster, kafka_topic) == []
 
-    def test_b08_b11_a_denied_topic_works_once_it_is_granted(self, kafka_users):
+    def test_a_denied_topic_works_once_it_is_granted(self, kafka_users):
         """Code 29 at once, not a timeout; then the same producer writes."""
         topic, other = kafka_users.create_topic(), kafka_users.create_topic()
         kafka_users.grant("bob", "WRITE", "TOPIC", other)
@@ -172,7 +172,7 @@ class CasesContract:
             until(lambda: isinstance(writer.end_of(topic, b"v", b"k"), int), timeout=60)
             writer.guarded.report()
 
-    def test_b10_a_denial_is_final_and_an_override_is_said_to_change_nothing(
+    def test_a_denial_is_final_and_an_override_is_said_to_change_nothing(
         self, kafka_topic, kafka_faults, caplog
     ):
         """One request; `overrides` with RETRY are for calls under `@retry`."""
@@ -193,7 +193,7 @@ class CasesContract:
         assert "overrides.action" in said
         assert "@retry" in said
 
-    def test_b12_a_short_dip_of_replicas_is_outlived(
+    def test_a_short_dip_of_replicas_is_outlived(
         self, kafka_cluster, kafka_topic, kafka_faults
     ):
         """NOT_ENOUGH_REPLICAS: nothing was written, and it is tried again."""
@@ -205,7 +205,7 @@ class CasesContract:
         assert len(kafka_faults.requests("Produce")) == 1 + self.dips
         assert read(kafka_cluster, kafka_topic) == [(b"k", b"v")]
 
-    def test_b26_a_refused_batch_shrinks_until_it_is_one_record(
+    def test_a_refused_batch_shrinks_until_it_is_one_record(
         self, kafka_topic, kafka_faults
     ):
         """10 for ever: eight records, eight refusals, no endless splitting."""
@@ -218,9 +218,7 @@ class CasesContract:
             # A client that splits batches splits them again with each successor.
             assert len(kafka_faults.requests("Produce")) < 100
 
-    def test_b27_microseconds_are_told_as_a_bad_timestamp(
-        self, kafka_cluster, kafka_topic
-    ):
+    def test_microseconds_are_told_as_a_bad_timestamp(self, kafka_cluster, kafka_topic):
         """32, REJECT; a neighbour with a good time is delivered."""
         late = round(time.time() * 1000) * MICROSECONDS
         bad = {"value": b"bad", "key": b"bad", "timestamp_ms": late}
@@ -231,14 +229,14 @@ class CasesContract:
             assert (error.code, error.verdict.action) == (32, Action.REJECT)
             assert isinstance(writer.outcome(good), int)
 
-    def test_b29_a_topic_may_be_written_as_soon_as_it_is_made(self, kafka_cluster):
+    def test_a_topic_may_be_written_as_soon_as_it_is_made(self, kafka_cluster):
         """Brokers that have not heard of it yet are asked again."""
         with self.open(kafka_cluster.bootstrap_servers) as writer:
             for _ in range(3):
                 topic = kafka_cluster.create_topic()
                 assert writer.outcome(writer.send(topic, b"v", b"k")) == 0
 
-    def test_b30_a_topic_that_does_not_exist_is_told_as_one(self, kafka_cluster):
+    def test_a_topic_that_does_not_exist_is_told_as_one(self, kafka_cluster):
         """Within the caller's time, and not as a timeout that is repeated."""
         topic = f"missing-{uuid.uuid4()}"
         with self.give_up_soon(kafka_cluster) as writer:
@@ -253,7 +251,7 @@ class CasesContract:
             assert error.verdict.action in (Action.CONFIGURE, Action.REFRESH)
             writer.guarded.report()
 
-    def test_b77_brokers_that_are_away_are_told_apart(
+    def test_brokers_that_are_away_are_told_apart(
         self, kafka_cluster, kafka_topic, kafka_faults
     ):
         """Not as a topic that does not exist; and in time."""
@@ -281,7 +279,7 @@ class CasesContract:
             patience=2.0,
         )
 
-    def test_b31_a_wrong_password_is_told_as_one(self, kafka_users):
+    def test_a_wrong_password_is_told_as_one(self, kafka_users):
         """By whatever call needs the connection; not as a timeout, and no retry."""
         topic = kafka_users.create_topic()
         error = self.shut_out(kafka_users, topic)
@@ -305,7 +303,7 @@ class CasesContract:
         except errors.KafkaGuardError as error:
             return error
 
-    def test_b32_brokers_that_are_away_for_a_while_cost_no_attempt(
+    def test_brokers_that_are_away_for_a_while_cost_no_attempt(
         self, kafka_cluster, kafka_topic, kafka_faults, caplog
     ):
         """Ten failed connections are no news: delivered, and few lines in the log."""
@@ -331,9 +329,7 @@ class CasesContract:
         assert len([r for r in caplog.records if r.name.startswith("kafkag")]) <= 2
         assert read(kafka_cluster, kafka_topic) == [(b"k", b"0"), (b"k", b"1")]
 
-    def test_b36_a_code_from_the_future_keeps_its_number(
-        self, kafka_topic, kafka_faults
-    ):
+    def test_a_code_from_the_future_keeps_its_number(self, kafka_topic, kafka_faults):
         """Not retried, no crash, and the producer lives on."""
         kafka_faults.on("Produce").fail(999, times=1)
         with self.open(kafka_faults.bootstrap_servers, built=[]) as writer:
@@ -346,7 +342,7 @@ class CasesContract:
             assert isinstance(writer.end_of(kafka_topic, b"v", b"k"), int)
             writer.guarded.report()
 
-    def test_b37_a_slow_answer_writes_nothing_twice(
+    def test_a_slow_answer_writes_nothing_twice(
         self, kafka_cluster, kafka_topic, kafka_faults
     ):
         """Waiting on is allowed; nothing is sent again meanwhile."""
@@ -361,7 +357,7 @@ class CasesContract:
             assert len(kafka_faults.requests("Produce")) == 1
         assert read(kafka_cluster, kafka_topic) == [(b"k", b"v")]
 
-    def test_b74_what_is_pending_is_neither_failed_nor_sent_again(
+    def test_what_is_pending_is_neither_failed_nor_sent_again(
         self, kafka_cluster, kafka_topic, kafka_faults
     ):
         """A flush that ends too early says so; the next one says delivered."""
@@ -375,7 +371,7 @@ class CasesContract:
         assert len(kafka_faults.requests("Produce")) == 1
         assert read(kafka_cluster, kafka_topic) == [(b"k", b"v")]
 
-    def test_b80_a_callback_may_send(self, kafka_topic, kafka_cluster):
+    def test_a_callback_may_send(self, kafka_topic, kafka_cluster):
         """A chain of five, each sent by the callback of the one before."""
         sent = []
 
@@ -397,7 +393,7 @@ class CasesContract:
         there = [value for _, value in read(kafka_cluster, kafka_topic)]
         assert there == [b"0", b"1", b"2", b"3", b"4"]
 
-    def test_b81_an_outcome_needs_no_flush(self, kafka_cluster, kafka_topic):
+    def test_an_outcome_needs_no_flush(self, kafka_cluster, kafka_topic):
         """One record in a batch that has room for many; with its headers."""
         with self.open(kafka_cluster.bootstrap_servers) as writer:
             handle = writer.send(kafka_topic, b"v", b"k", headers=[("h", b"1")])
@@ -405,7 +401,7 @@ class CasesContract:
         (record,) = records(kafka_cluster, kafka_topic)
         assert list(record.headers) == [("h", b"1")]
 
-    def test_b82_failures_nobody_awaits_are_counted(self, kafka_topic, kafka_faults):
+    def test_failures_nobody_awaits_are_counted(self, kafka_topic, kafka_faults):
         """By the report, and told to the hook."""
         kafka_faults.on("Produce").fail("MESSAGE_TOO_LARGE")
         with self.open(kafka_faults.bootstrap_servers) as writer:
@@ -421,7 +417,7 @@ class CasesContract:
             until(lambda: writer.events)
         assert sum(counts) == 1
 
-    def test_b93_a_subclass_keeps_its_own_attributes(self, kafka_cluster):
+    def test_a_subclass_keeps_its_own_attributes(self, kafka_cluster):
         """Of the class and of the instance; and the client's order of arguments."""
         topic = kafka_cluster.create_topic(config=COMPACTED)
 
@@ -444,7 +440,7 @@ class CasesContract:
             assert writer.outcome(writer.call(topic, None, b"k")) == 0
         assert read(kafka_cluster, topic) == [(b"k", None)]
 
-    def test_b95_a_hook_that_raises_breaks_no_send(self, kafka_cluster):
+    def test_a_hook_that_raises_breaks_no_send(self, kafka_cluster):
         """It is logged; the record's error is the right one."""
         topic, _ = stale_topic(kafka_cluster)
         called = []
@@ -463,7 +459,7 @@ class CasesContract:
 class SequencesContract:
     """Reported problems of a producer whose batches have sequence numbers."""
 
-    def test_b16_a_gap_behind_a_refused_batch_is_no_failure(
+    def test_a_gap_behind_a_refused_batch_is_no_failure(
         self, kafka_cluster, kafka_topic, kafka_faults
     ):
         """The broker answers 45 to what was in flight; it is all delivered once."""
@@ -485,7 +481,7 @@ class SequencesContract:
         there = [value for _, value in read(kafka_cluster, kafka_topic)]
         assert there == [b"first", b"0", b"1", b"2", b"3"]
 
-    def test_b103_a_gap_in_the_sequence_under_load_crashes_nothing(
+    def test_a_gap_in_the_sequence_under_load_crashes_nothing(
         self, kafka_cluster, kafka_topic, kafka_faults
     ):
         """Eight threads send while it happens again and again; each learns the end."""
@@ -532,7 +528,7 @@ class BuffersContract:
     #: Seconds that a send waits for room.
     ROOM_S = 2.0
 
-    def test_b75_a_full_buffer_is_waited_for(self, kafka_cluster, kafka_topic):
+    def test_a_full_buffer_is_waited_for(self, kafka_cluster, kafka_topic):
         """A thousand records of one thread: each once, in their order."""
         servers = kafka_cluster.bootstrap_servers
         with self.open(servers, tight=True, linger=0.0) as writer:
@@ -542,10 +538,8 @@ class BuffersContract:
         assert [value for _, value in read(kafka_cluster, kafka_topic)] == values
 
     @pytest.mark.filterwarnings("ignore::kafkaguard.errors.StackingWarning")
-    @pytest.mark.parametrize(
-        "count", [20, 50], ids=["b76-of-one-batch", "b78-of-many-threads"]
-    )
-    def test_b76_b78_a_buffer_that_stays_full_is_told_of_each_record(
+    @pytest.mark.parametrize("count", [20, 50], ids=["of-one-batch", "of-many-threads"])
+    def test_a_buffer_that_stays_full_is_told_of_each_record(
         self, kafka_cluster, kafka_topic, kafka_faults, count
     ):
         """Each has an outcome of its own, in time; then the producer goes on."""

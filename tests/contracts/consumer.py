@@ -165,14 +165,14 @@ class ConsumerContract:
 
     # --- standing in ------------------------------------------------------------------
 
-    def test_b92_every_name_of_the_client_is_there(self, kafka_cluster):
+    def test_every_name_of_the_client_is_there(self, kafka_cluster):
         """`isinstance` is true, and no attribute of the client is missing."""
         with self.open(kafka_cluster.bootstrap_servers) as reader:
             assert isinstance(reader.guarded, self.client_class)
             names = [n for n in dir(self.client_class) if not n.startswith("__")]
             assert [n for n in names if not hasattr(reader.guarded, n)] == []
 
-    def test_b97_a_consumer_cannot_be_pickled_and_says_so(self, kafka_cluster):
+    def test_a_consumer_cannot_be_pickled_and_says_so(self, kafka_cluster):
         """Pickling fails, and the error says what to do instead."""
         with (
             self.open(kafka_cluster.bootstrap_servers) as reader,
@@ -180,7 +180,7 @@ class ConsumerContract:
         ):
             pickle.dumps(reader.guarded)
 
-    def test_b93_a_subclass_keeps_its_own_attributes(self, kafka_cluster, kafka_topic):
+    def test_a_subclass_keeps_its_own_attributes(self, kafka_cluster, kafka_topic):
         """Attributes that a user's class adds are there, before and after wrapping."""
 
         class Own(self.client_class):
@@ -201,13 +201,13 @@ class ConsumerContract:
             assert reader.guarded.twice(4) == 8
             reader.read_until(lambda: reader.values(0) == [b"0"])
 
-    def test_b96_a_consumer_is_true(self, kafka_cluster):
-        """`consumer or default()` keeps the consumer."""
+    def test_a_consumer_is_true(self, kafka_cluster):
+        """`bool(consumer)` is True, so `consumer or default()` keeps the consumer."""
         with self.open(kafka_cluster.bootstrap_servers) as reader:
             assert reader.guarded
 
     @PARTITIONS
-    def test_b95_a_hook_that_raises_is_logged_and_breaks_no_read(
+    def test_a_hook_that_raises_is_logged_and_breaks_no_read(
         self, kafka_cluster, kafka_topic, kafka_faults, caplog
     ):
         """The partition waits and is read again, as with a hook that does not raise."""
@@ -619,15 +619,13 @@ class ConsumerContract:
             error.verdict.action,
         )
         assert self.client_name == error.client
-        again = pickle.loads(pickle.dumps(error))  # B97
+        again = pickle.loads(pickle.dumps(error))
         assert (again.code, again.topic, again.verdict) == (29, topic, error.verdict)
         assert isinstance(again, type(error))
 
     # --- offsets out of range ----------------------------------------------------------
 
-    def test_b50_a_position_within_the_log_is_not_reset(
-        self, kafka_cluster, kafka_faults
-    ):
+    def test_a_position_within_the_log_is_not_reset(self, kafka_cluster, kafka_faults):
         """After one answer "out of range" an existing offset is read again."""
         topic = kafka_cluster.create_topic()
         fill(kafka_cluster, topic, 10, partitions=[0])
@@ -642,7 +640,7 @@ class ConsumerContract:
             assert event.earliest <= event.position <= event.latest
 
     @PARTITIONS
-    def test_b50_under_load_no_record_is_skipped_or_read_twice(
+    def test_under_load_no_record_is_skipped_or_read_twice(
         self, kafka_cluster, kafka_topic, kafka_faults
     ):
         """Records that the client has prefetched are not lost."""
@@ -715,7 +713,7 @@ class ConsumerContract:
 
     # --- commits ----------------------------------------------------------------------
 
-    def test_b28_a_commit_for_a_deleted_topic_ends_and_commits_the_others(
+    def test_a_commit_for_a_deleted_topic_ends_and_commits_the_others(
         self, kafka_cluster, kafka_topic
     ):
         """The existing topic is committed, the deleted one is reported with code 3."""
@@ -786,7 +784,7 @@ class ConsumerContract:
             assert ("sync", {(kafka_topic, 0)}) == (event.kind, set(event.errors))
 
     @pytest.mark.parametrize("code", [22, 25, 27])
-    def test_b33_a_group_that_has_moved_on_is_told_and_not_asked_again(
+    def test_a_group_that_has_moved_on_is_told_and_not_asked_again(
         self, kafka_cluster, kafka_faults, code
     ):
         """REJOIN: one request, an error of the client's class, and an event."""
@@ -985,9 +983,7 @@ class ConsumerContract:
                 assert isinstance(error, self.client_error)
             assert time.monotonic() - started < 30
 
-    def test_b98_a_forked_child_is_told_to_build_its_own(
-        self, kafka_cluster, kafka_topic
-    ):
+    def test_a_forked_child_is_told_to_build_its_own(self, kafka_cluster, kafka_topic):
         """In the child each call fails at once; the parent continues."""
         fill(kafka_cluster, kafka_topic, 3, partitions=[0])
         servers = kafka_cluster.bootstrap_servers
@@ -1002,7 +998,7 @@ class ConsumerContract:
             fill(kafka_cluster, kafka_topic, 3, partitions=[0])
             reader.read_until(lambda: len(reader.read) == 6)
 
-    def test_b98_a_forked_child_builds_its_own_where_a_factory_was_given(
+    def test_a_forked_child_builds_its_own_where_a_factory_was_given(
         self, kafka_cluster, kafka_topic
     ):
         """The first call in the child builds its client; the parent continues."""
@@ -1064,7 +1060,7 @@ class AnswersContract(ConsumerContract):
             assert waits.error.api == "ListOffsets"
             reader.read_until(lambda: reader.told(ev.PartitionResumesEvent))
 
-    def test_b55_a_failed_broker_is_asked_again_with_growing_gaps(
+    def test_a_failed_broker_is_asked_again_with_growing_gaps(
         self, kafka_cluster, kafka_faults
     ):
         """Fetch is retried after code -1, and then returns records."""

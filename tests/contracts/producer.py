@@ -207,7 +207,7 @@ class ProducerContract:
 
     # --- standing in ------------------------------------------------------------------
 
-    def test_b92_every_name_of_the_client_is_there(self, kafka_cluster):
+    def test_every_name_of_the_client_is_there(self, kafka_cluster):
         """`isinstance` holds, and nothing that the client has is missing."""
         with self.open(kafka_cluster.bootstrap_servers) as writer:
             assert isinstance(writer.guarded, self.client_class)
@@ -215,12 +215,12 @@ class ProducerContract:
             assert [n for n in names if not hasattr(writer.guarded, n)] == []
             assert sorted(set(names) - set(dir(writer.guarded))) == []
 
-    def test_b96_a_producer_is_true(self, kafka_cluster):
-        """`producer or default()` keeps the producer."""
+    def test_a_producer_is_true(self, kafka_cluster):
+        """`bool(producer)` is True, so `producer or default()` keeps the producer."""
         with self.open(kafka_cluster.bootstrap_servers) as writer:
             assert bool(writer.guarded) is True
 
-    def test_b97_a_producer_cannot_be_pickled_and_says_so(self, kafka_cluster):
+    def test_a_producer_cannot_be_pickled_and_says_so(self, kafka_cluster):
         """Pickling one fails with what to do instead."""
         with (
             self.open(kafka_cluster.bootstrap_servers) as writer,
@@ -249,7 +249,7 @@ class ProducerContract:
 
     # --- null keys --------------------------------------------------------------------
 
-    def test_b03_a_null_key_is_refused_before_anything_is_sent(
+    def test_a_null_key_is_refused_before_anything_is_sent(
         self, kafka_cluster, kafka_faults
     ):
         """The call itself raises, of both classes, and no Produce request is made."""
@@ -266,7 +266,7 @@ class ProducerContract:
         assert error.verdict.action == Action.REJECT
         assert kafka_faults.requests("Produce") == []
 
-    def test_b97_what_is_raised_survives_pickling(self, kafka_cluster):
+    def test_what_is_raised_survives_pickling(self, kafka_cluster):
         """A refused record's error keeps class, code, name and topic."""
         topic = kafka_cluster.create_topic(config=COMPACTED)
         with (
@@ -320,7 +320,7 @@ class ProducerContract:
             writer.send(topic, b"v")
         assert kafka_faults.requests("DescribeConfigs") == []
 
-    def test_b07_a_denied_look_up_lets_the_record_pass(self, kafka_users, caplog):
+    def test_a_denied_look_up_lets_the_record_pass(self, kafka_users, caplog):
         """Without DescribeConfigs the broker judges, and one warning names the ACL."""
         topic = kafka_users.create_topic()
         kafka_users.grant("bob", "WRITE", "TOPIC", topic)
@@ -337,7 +337,7 @@ class ProducerContract:
         assert "DescribeConfigs" in warnings[0]
         assert topic in warnings[0]
 
-    def test_b07_a_slow_look_up_delays_one_record_only(self, kafka_topic, kafka_faults):
+    def test_a_slow_look_up_delays_one_record_only(self, kafka_topic, kafka_faults):
         """A look-up that is not answered lets the record pass after a second."""
         kafka_faults.on("DescribeConfigs").delay(2.0)
         with self.open(kafka_faults.bootstrap_servers) as writer:
@@ -347,7 +347,7 @@ class ProducerContract:
             assert asked.outcome == "waiting"
             until(lambda: not threads("kafkaguard-facts"))
 
-    def test_b06_a_topic_that_becomes_compacted_is_noticed(
+    def test_a_topic_that_becomes_compacted_is_noticed(
         self, kafka_cluster, kafka_topic, kafka_faults
     ):
         """The broker refuses the next record, and from then on the guard does."""
@@ -367,7 +367,7 @@ class ProducerContract:
     # --- what is sent -----------------------------------------------------------------
 
     def test_a_record_arrives_as_it_was_given(self, kafka_cluster, kafka_topic):
-        """Key, value, headers, partition and time."""
+        """A delivered record has the key, value, headers, partition and time of the call."""
         given = [("h", b"1"), ("empty", b""), ("null", None)][: 2 + self.null_headers]
         with self.open(kafka_cluster.bootstrap_servers) as writer:
             handle = writer.send(
@@ -575,7 +575,7 @@ class ProducerContract:
         assert list(told.values()) == [[None]] * 11
 
     def test_the_bytes_that_were_sent_are_sent_again(self, kafka_cluster):
-        """With their headers and their time."""
+        """A record that is sent again keeps its bytes, headers and time."""
         topic, stale = stale_topic(kafka_cluster)
         kept = {
             "value": b"then",
@@ -596,7 +596,7 @@ class ProducerContract:
     def test_a_record_that_may_be_written_is_sent_again_where_the_policy_says_so(
         self, kafka_cluster, kafka_topic, kafka_faults
     ):
-        """`in_doubt: resend`: delivered, perhaps twice."""
+        """With `in_doubt: resend` the record is delivered, perhaps twice."""
         kafka_faults.on("Produce").fail("REQUEST_TIMED_OUT", written=True, times=1)
         policy = {"in_doubt": "resend"}
         servers = kafka_faults.bootstrap_servers
@@ -638,7 +638,7 @@ class ProducerContract:
     @pytest.mark.parametrize(
         "code", ["OUT_OF_ORDER_SEQUENCE_NUMBER", "INVALID_PRODUCER_EPOCH"]
     )
-    def test_b14_b15_a_broken_sequence_does_not_end_the_producer(
+    def test_a_broken_sequence_does_not_end_the_producer(
         self, kafka_cluster, kafka_topic, kafka_faults, code
     ):
         """Whatever becomes of that record, the next ones are delivered."""
@@ -655,9 +655,7 @@ class ProducerContract:
         values = [value for key, value in read(kafka_cluster, kafka_topic)]
         assert values[-3:] == [b"0", b"1", b"2"]
 
-    def test_b77_a_closed_producer_is_told_apart_at_once(
-        self, kafka_cluster, kafka_topic
-    ):
+    def test_a_closed_producer_is_told_apart_at_once(self, kafka_cluster, kafka_topic):
         """Of both classes; nobody may take it for a bad record; closing again is fine."""
         with self.open(kafka_cluster.bootstrap_servers) as writer:
             assert writer.outcome(writer.send(kafka_topic, b"v", b"k")) == 0
@@ -671,7 +669,7 @@ class ProducerContract:
         assert caught.value.verdict.action is Action.RECREATE
         assert caught.value.verdict.written == "no"
 
-    def test_b98_a_forked_child_is_told_at_once(self, kafka_cluster, kafka_topic):
+    def test_a_forked_child_is_told_at_once(self, kafka_cluster, kafka_topic):
         """The child's send raises; the parent goes on after the child has ended."""
         with self.open(kafka_cluster.bootstrap_servers) as writer:
             assert writer.outcome(writer.send(kafka_topic, b"v", b"k")) == 0
@@ -682,7 +680,7 @@ class ProducerContract:
             assert said["took"] < MARGIN_S
             assert writer.outcome(writer.send(kafka_topic, b"v", b"k")) == 1
 
-    def test_b98_a_factory_builds_a_client_of_the_childs_own(
+    def test_a_factory_builds_a_client_of_the_childs_own(
         self, kafka_cluster, kafka_topic
     ):
         """The child's record is delivered; the parent goes on with its own client."""
@@ -737,7 +735,7 @@ class ProducerContract:
         settled = sum(each.delivered + each.failed + each.in_doubt for each in reports)
         assert settled == 123
 
-    def test_b72_b73_closing_raises_for_unseen_failures(self, kafka_cluster):
+    def test_closing_raises_for_unseen_failures(self, kafka_cluster):
         """A failure that nobody looked at is raised at the end, with its code."""
         topic = kafka_cluster.create_topic(config=SMALL)
         with self.open(kafka_cluster.bootstrap_servers) as writer:
@@ -760,7 +758,7 @@ class ProducerContract:
         assert isinstance(again, self.client_error)
         assert (again.report.failed, again.report.errors[0].code) == (1, 10)
 
-    def test_b73_flush_raises_for_failures_that_nobody_saw(self, kafka_cluster):
+    def test_flush_raises_for_failures_that_nobody_saw(self, kafka_cluster):
         """One time; what was delivered meanwhile is counted."""
         topic = kafka_cluster.create_topic(config=SMALL)
         with self.open(kafka_cluster.bootstrap_servers) as writer:
@@ -772,7 +770,7 @@ class ProducerContract:
             assert (report.delivered + report.in_doubt, report.failed) == (1, 1)
             assert DeliveryReport() == writer.flush()
 
-    def test_b73_a_failure_that_was_looked_at_is_not_raised_again(self, kafka_cluster):
+    def test_a_failure_that_was_looked_at_is_not_raised_again(self, kafka_cluster):
         """The report counts it, and does not raise."""
         topic = kafka_cluster.create_topic(config=SMALL)
         with self.open(kafka_cluster.bootstrap_servers) as writer:
@@ -784,7 +782,7 @@ class ProducerContract:
 
     # --- time -------------------------------------------------------------------------
 
-    def test_b83_close_gives_up_in_time_and_says_what_is_in_doubt(
+    def test_close_gives_up_in_time_and_says_what_is_in_doubt(
         self, kafka_topic, kafka_faults
     ):
         """Without any answer, close(1) ends; what was on its way is in doubt."""
@@ -822,7 +820,7 @@ class CallbacksContract:
     """A producer of a client that calls the application's callbacks."""
 
     @pytest.mark.parametrize("raised", [ZeroDivisionError, SystemExit])
-    def test_b79_what_a_callback_raises_is_told_at_the_flush(
+    def test_what_a_callback_raises_is_told_at_the_flush(
         self, kafka_cluster, kafka_topic, raised
     ):
         """Once; it disturbs no record, and the producer goes on."""
@@ -841,9 +839,7 @@ class CallbacksContract:
             assert caught.value.report.delivered == 3
             assert writer.outcome(writer.send(kafka_topic, b"v", b"k")) == 3
 
-    def test_b80_a_callback_may_send_during_a_recovery(
-        self, kafka_cluster, kafka_topic
-    ):
+    def test_a_callback_may_send_during_a_recovery(self, kafka_cluster, kafka_topic):
         """One that is called while the producer recovers."""
         topic, stale = stale_topic(kafka_cluster)
         further = []
@@ -875,7 +871,7 @@ class ExpiryContract:
             faults.bootstrap_servers, policy=policy, delivery_timeout=self.TIME_S
         )
 
-    def test_b17_a_record_without_an_answer_is_in_doubt_in_time(
+    def test_a_record_without_an_answer_is_in_doubt_in_time(
         self, kafka_cluster, kafka_topic, kafka_faults
     ):
         """It may be written; and a flush raises it where nobody has looked."""

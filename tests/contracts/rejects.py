@@ -310,7 +310,7 @@ class RejectsContract:
             assert dead == said_missing(undelivered(writer))
 
     def test_a_dead_letter_is_not_sent_to_the_records_own_topic(self, kafka_cluster):
-        """It would be refused again."""
+        """A dead-letter topic that is the record's own topic is refused."""
         topic = kafka_cluster.create_topic(config=COMPACTED)
         policy = {**DEAD_LETTER, "dead_letter": {"topic": topic}}
         with self.open(kafka_cluster.bootstrap_servers, policy=policy) as writer:

@@ -73,7 +73,7 @@ class WrongPortsContract:
     def test_port_with_another_protocol_is_told(
         self, cluster, port, protocol, said, role
     ):
-        """CONFIGURE: no later try helps."""
+        """A port with another security protocol has the verdict CONFIGURE."""
         with web_server() as web:
             servers = web
             if port != "web":

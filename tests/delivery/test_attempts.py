@@ -141,7 +141,7 @@ def test_an_error_that_the_policy_does_not_try_again_says_so():
 
 
 def test_accepted_batches_fill_the_budget():
-    """As successes of calls do."""
+    """Each accepted batch puts a deposit into the retry budget."""
     tried = Tried(budget=RetryBudget(1.0, 0.5))
     record = tried.record()
     assert tried.fail(record, 30.0).kind == "again"
@@ -169,7 +169,7 @@ def test_an_open_breaker_keeps_records_back():
 
 
 def test_a_breaker_that_fails_ends_them():
-    """`when_open: fail`: nothing waits for it."""
+    """With `when_open: fail` an open breaker ends the records that wait."""
     tried = Tried(breaker=CircuitBreaker(1, 5.0, 1), pauses=False)
     assert tried.fail(tried.record(), 30.0).reason == "BREAKER_OPEN"
     assert tried.attempts.wait("t", 31.0) == 0.0

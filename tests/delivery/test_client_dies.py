@@ -111,7 +111,7 @@ class TestReplaced:
             machine.replaced(0.0)
 
     def test_a_closing_producer_does_not_wait_to_be_replaced(self):
-        """Its records wait for nothing else."""
+        """The records of a dead producer fail at close(), without a replacement."""
         machine = machine_of()
         dead(machine)
         machine.replaced(0.0)
@@ -306,7 +306,7 @@ class TestAsked:
         assert c.ForgetFacts("t") not in told
 
     def test_a_partition_that_the_client_chose_is_the_records(self):
-        """A window has none."""
+        """A record of a window is sent again to the partition that the client chose."""
         machine = machine_of()
         batch = Items(Place("t"), (0, 0), 31.0)
         batch.items = [Item(Raw(b"k", b"0:good"), is_new=True)]
@@ -323,7 +323,7 @@ class Waiting(Items):
 
 
 def test_the_reasons_of_dead_letters_are_their_names():
-    """People search topics for them."""
+    """The reasons in headers keep their names, because people search topics for them."""
     assert all(reason == reason.name for reason in Reason)
 
 
@@ -336,7 +336,7 @@ def test_the_reasons_of_dead_letters_are_their_names():
     ],
 )
 def test_verdicts_of_the_guard_itself(verdict, rule, action, retriable, written):
-    """No broker says them."""
+    """A verdict that only the guard gives has its rule and action."""
     told = (verdict.rule.id, verdict.action, verdict.retriable, verdict.written)
     assert (rule, action, retriable, written) == told
 

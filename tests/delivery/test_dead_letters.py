@@ -118,7 +118,7 @@ HEADERS = [("trace", b"1"), ("ö", None), ("empty", b"")]
 @pytest.mark.parametrize("key", [None, b"", b"k" * 63, b"k" * 64, b"k" * 20_000])
 @pytest.mark.parametrize("value", [None, b"", b"v" * 8191, b"v" * 8192, b"v" * 2**20])
 def test_size_of_a_record_is_that_of_its_batch_on_the_wire(headers, key, value):
-    """kafka-python's own encoder is the oracle."""
+    """The computed size equals that of kafka-python's own encoder."""
     builder = DefaultRecordBatchBuilder(2, 0, False, -1, -1, -1, 10**8)
     builder.append(0, 1_700_000_000_000, key, value, headers)
     assert batch_size(key, value, headers) == len(builder.build())
@@ -193,7 +193,7 @@ class TestAgainAndAgain:
         )
 
     def test_the_first_origin_is_kept_where_it_is_sent_elsewhere(self):
-        """The last place stands beside it."""
+        """A dead letter of a dead letter has the first topic and the last one."""
         said = read_headers(self.letters(3, topics=("a", "b", "c")).headers)
         assert (said["first_topic"], said["topic"], said["attempts"]) == ("a", "c", "3")
 

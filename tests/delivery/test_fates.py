@@ -68,7 +68,7 @@ class TestAgain:
         assert only(c.Send, machine.tick(0.05)).topic == "t"
 
     def test_closing_producer_makes_no_attempt(self):
-        """The record fails at once."""
+        """A record that fails during close() is not sent again."""
         machine = machine_of(PATIENT, Shared())
         machine.closing(0.0)
         assert outcome(refuse(machine, 19, first_try=True)).ending == "failed"
@@ -93,7 +93,7 @@ class TestAgain:
         assert not record.error.is_outcome
 
     def test_a_record_without_another_attempt_says_how_many_there_were(self):
-        """And whose policy ends there."""
+        """The last error names the number of attempts and the policy."""
         policy = PlainPolicy(attempts=2, deadline=100.0)
         machine = machine_of(policy, Shared(random=lambda: 0.0))
         records, again = resent(machine, begun(machine), first_try=True)
@@ -105,7 +105,7 @@ class TestAgain:
         assert said in str(records[0].outcome.error)
 
     def test_a_record_is_found_by_its_first_token_and_by_its_last(self):
-        """Until it is settled."""
+        """A record is found by each of its tokens until it is settled."""
         machine = machine_of()
         batch = begun(machine)
         (record,), again = resent(machine, batch)
@@ -131,7 +131,7 @@ class TestSettled:
     """Outcomes, and who must look at them."""
 
     def test_a_refused_record_is_told_and_unseen(self):
-        """The policy says raise."""
+        """A refused record has an event, and its error counts as unseen."""
         machine = machine_of()
         told = refuse(machine)
         (event,) = events(told, RejectEvent)
@@ -140,7 +140,7 @@ class TestSettled:
         assert machine.has_unseen()
 
     def test_what_is_no_refusal_has_no_such_event(self):
-        """A topic that is denied."""
+        """The error of a denied topic has no RejectEvent."""
         assert events(refuse(machine_of(), 29), RejectEvent) == []
 
     def test_a_dropped_record_is_warned_about_once_for_each_topic(self):
@@ -155,7 +155,7 @@ class TestSettled:
 
     @pytest.mark.parametrize(("way", "seen"), [("raise", False), ("report", True)])
     def test_what_is_in_doubt_is_counted_and_raised_or_not(self, way, seen):
-        """As the policy says."""
+        """A record in doubt is counted, and raised if the policy says so."""
         machine = machine_of(PlainPolicy(in_doubt=way))
         told = refuse(machine, 7)
         assert (outcome(told).ending, outcome(told).seen) == ("in_doubt", seen)
@@ -235,7 +235,7 @@ class TestNoLetter:
         assert "no dead letter was sent: 1 records in a row" in str(error)
 
     def test_a_machine_that_has_settled_all_sends_none(self):
-        """Nobody would wait for it."""
+        """No dead letter is sent after the end of the machine."""
         machine = machine_of(LETTERS)
         batch = begun(machine)
         machine.settle_all("closed", 0.0)
@@ -287,7 +287,7 @@ class TestLetter:
         )
 
     def test_it_has_the_reason_of_a_check_of_our_own(self):
-        """The error does not say it."""
+        """A dead letter has the reason of the guard's check, not only the error's name."""
         machine = machine_of(LETTERS)
         error = errors.InvalidRecordError(topic="t")
         known = object(), Place("t", 5), Raw(b"k", b"v"), error
@@ -299,7 +299,7 @@ class TestLetter:
         assert headers["kafkaguard.partition"] == b"5"
 
     def test_a_known_limit_is_not_asked_for_again(self):
-        """For a minute."""
+        """The size limit of a topic is cached for a minute."""
         machine = machine_of(LETTERS)
         self.letter(machine)
         batch = begun(machine)
@@ -310,7 +310,7 @@ class TestLetter:
         assert c.AskSizeLimit("t.dlq") in told
 
     def test_one_that_is_refused_fails_its_record(self):
-        """With both errors."""
+        """If a dead letter is refused, its record fails with both errors."""
         machine = machine_of(LETTERS)
         letter = self.letter(machine)
         batch = Items(Place("t.dlq", 0), (0, 1), 31.0)
@@ -324,7 +324,7 @@ class TestLetter:
         assert said in str(record.outcome.error)
 
     def test_one_that_the_client_does_not_take_fails_its_record(self):
-        """Nothing waits for it any more."""
+        """If the client refuses a dead letter, its record fails at once."""
         machine = machine_of(LETTERS)
         self.letter(machine)
         told = machine.sent("t.dlq", [errors.TopicAuthorizationFailedError()], 0.0)
@@ -354,7 +354,7 @@ class TestLetter:
         assert goes_again != any(isinstance(each, c.Settle) for each in told)
 
     def test_one_that_cannot_fit_fails_its_record(self):
-        """Nothing is sent."""
+        """A record whose dead letter is too large fails, and nothing is sent."""
         machine = machine_of(LETTERS)
         told = [*refuse(machine), *machine.size_limit("t.dlq", 50, 0.0)]
         record = only(c.Settle, told).record
@@ -366,6 +366,6 @@ class TestLetter:
         )
 
     def test_it_is_named_by_its_record(self):
-        """With a topic, and without."""
+        """A dead letter is described by its record's topic and place."""
         assert letter_for("t") == "the dead letter of a record for t"
         assert letter_for(None) == "the dead letter of a record without a topic"

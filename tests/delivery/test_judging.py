@@ -196,7 +196,7 @@ def test_a_record_that_was_never_sent_has_the_clients_own_error():
 
 @pytest.mark.parametrize("sent", ["never", "maybe"])
 def test_a_record_that_its_client_gave_up_has_its_place(sent):
-    """And the client's own exception."""
+    """The error of a given-up record has its place and the client's exception."""
     cause = IllegalStateError("gone")
     error = judged(cause, "client", sent).error
     assert (error.api, error.topic, error.partition) == ("Produce", "t", 0)

@@ -17,7 +17,7 @@ def allowed(count, limit, most):
 
 
 def test_without_a_limit_nothing_is_counted_against_anything():
-    """Each dead letter is allowed."""
+    """Without a limit each dead letter is allowed."""
     assert allowed(LetterCount(), None, 5000) == 5000
 
 
@@ -25,7 +25,7 @@ class TestConsecutive:
     """So many in a row, and no more."""
 
     def test_a_record_that_is_delivered_begins_the_row_anew(self):
-        """The reason names the limit."""
+        """A delivery resets the count of consecutive dead letters."""
         count, limit = LetterCount(), Limit(consecutive=2)
         assert allowed(count, limit, 9) == 2
         assert "2 records in a row" in count.count_letter(limit)
@@ -47,7 +47,7 @@ class TestConsecutive:
         assert limited(0, 2, 3, 4) == [False, False, False, True]
 
     def test_a_row_goes_on_in_the_next_batch(self):
-        """Nothing was delivered between them."""
+        """The count of consecutive dead letters goes on across batches."""
         count, limit = LetterCount(), Limit(consecutive=2)
         records = [SimpleNamespace(batch=object(), index=5) for _ in range(3)]
         said = [count.count_letter(limit, record) is not None for record in records]
@@ -67,7 +67,7 @@ class TestRatio:
         )
 
     def test_half_of_them_are_bad(self):
-        """Whatever their order is."""
+        """The ratio counts dead letters in any order."""
         count, limit = LetterCount(), Limit(ratio=0.1)
         letters = 0
         while count.count_letter(limit) is None:
@@ -85,11 +85,11 @@ class TestRatio:
                 count.delivered(1)
 
     def test_one_dead_letter_is_always_allowed(self):
-        """However small the ratio is."""
+        """The first dead letter is allowed, however small the ratio is."""
         assert allowed(LetterCount(), Limit(ratio=0.000_001), 9) == 1
 
     def test_what_was_counted_too_early_is_taken_back_once(self):
-        """The text has the true numbers."""
+        """The text of the limit has the numbers after a correction."""
         count, limit = LetterCount(), Limit(ratio=0.000_001)
         count.delivered(3)
         count.undo_delivered()

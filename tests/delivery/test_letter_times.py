@@ -102,7 +102,7 @@ def test_a_dead_letter_goes_without_a_timestamp_that_is_refused(answers, sent):
 
 
 def test_a_timestamp_that_the_client_would_change_is_not_sent():
-    """Whatever the record is refused for."""
+    """A dead letter leaves out a timestamp that the client would replace."""
     topics = Topics(bad_record, unwritable_times=frozenset({0}))
     topics.send("t", Raw(b"k", b"1:good:v", (), 0))
     (letter,) = topics.letters
@@ -125,7 +125,7 @@ def test_a_dead_letter_without_a_timestamp_is_sent_once():
 
 
 def test_other_dead_letters_keep_their_timestamp():
-    """No header has it then."""
+    """A dead letter with its own timestamp has no header for it."""
     topics = Topics(lambda topic, _: BAD_RECORD if topic == "t" else 0)
     topics.send("t", Raw(b"k", b"1:good:v", (), 5))
     (letter,) = topics.letters

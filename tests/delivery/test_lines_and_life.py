@@ -53,7 +53,7 @@ def lines_of(*batches):
 
 @pytest.mark.parametrize("fact", ["count", "tokens", "keys", "raws"])
 def test_a_shell_must_say_what_is_in_a_batch(fact):
-    """The base class knows no records."""
+    """The base class of batches raises NotImplementedError for records."""
     batch = Batch(HERE, (0, 0), 1.0)
     with pytest.raises(NotImplementedError):
         getattr(batch, fact)()
@@ -176,7 +176,7 @@ class TestSuperseded:
         assert superseded(lines, other, mine) == [True, False]
 
     def test_records_without_a_key_or_a_batch_have_no_order(self):
-        """Nothing overtakes them."""
+        """Records without a key are never overtaken."""
         one = Keyed(HERE, 1, [None, b"a"])
         lines = lines_of(one, Keyed(HERE, 2, [None, b"a"]))
         keyless = Failed(one, None, ((0, 1), 0))
@@ -231,7 +231,7 @@ class TestOverdue:
     """Batches whose time is over are looked at again and again, not all the time."""
 
     def test_an_overdue_batch_is_looked_at_once_a_second(self):
-        """Until it has its outcome."""
+        """A batch past its deadline is checked each second until it has its outcome."""
         batch = Keyed(HERE, 1, [b"a"], due=10.0)
         lines = lines_of(batch)
         assert lines.next_due() == 10.0
@@ -258,7 +258,7 @@ class TestOverdue:
         assert [(each.due, each.next_check) for each in parts] == [(10.0, 10.0)] * 2
 
     def test_the_parts_of_a_batch_are_counted_in_its_place(self):
-        """Open records, and those that failed."""
+        """Open and failed records of a split batch keep its place in the order."""
         whole = Keyed(HERE, 1, [b"a", b"b", b"c"])
         lines = lines_of(whole)
         assert lines.left([whole]) == (3, 0)
@@ -329,7 +329,7 @@ class TestLife:
         assert life.not_before == (110.0 if is_late else 102.0)
 
     def test_after_the_last_attempt_a_send_must_ask_for_the_next(self):
-        """It waits for its pause, too."""
+        """A build after the last attempt starts when a send asks, after the pause."""
         life = dead()
         life.fail(OSError("no broker"), 100.0, is_final=True)
         assert life.state is ClientState.LOST

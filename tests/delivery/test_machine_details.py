@@ -89,7 +89,7 @@ class TestSentAgain:
     """Records that are handed over once more."""
 
     def test_the_sends_are_freed_with_the_last_outcome(self):
-        """No time is waited for."""
+        """The hold of a topic ends with the outcome of its last record."""
         machine = machine_of()
         records, again = resent(machine, begun(machine))
         assert machine.sent("t", again.items, 0.0) == [c.SendNow()]
@@ -164,7 +164,7 @@ class TestSentAgain:
         assert not machine.is_troubled
 
     def test_a_client_that_does_not_take_one_is_told(self):
-        """The record keeps its first error."""
+        """A record whose dead letter the client refuses keeps its first error."""
         machine = machine_of()
         resent(machine, begun(machine))
         told = machine.sent("t", [OSError("full")], 0.0)
@@ -174,7 +174,7 @@ class TestSentAgain:
         assert "it could not be sent again: full" in str(error)
 
     def test_one_that_has_no_answer_at_the_end_is_in_doubt(self):
-        """Its error says whose it is."""
+        """A dead letter without an answer is in doubt, and its error names the record."""
         machine = machine_of()
         _, again = resent(machine, begun(machine))
         machine.sent("t", again.items, 0.0)
@@ -196,7 +196,7 @@ class TestLetters:
         return send.records[0]
 
     def test_a_delivered_one_is_told_with_its_place(self):
-        """An event, and the record's outcome."""
+        """A delivered dead letter has an event and is the outcome of its record."""
         machine = machine_of(PlainPolicy(on_reject="dead_letter"))
         letter = self.letter(machine, begun(machine))
         batch = Items(Place("t.dlq", 3), (0, 1), 31.0)
@@ -231,7 +231,7 @@ class TestRejects:
         assert machine.on_reject(errors.NotEnoughReplicasError()) == "raise"
 
     def test_its_event_says_which_call_failed(self):
-        """Request, topic and client."""
+        """The event of a refused record has request, topic and client."""
         machine = machine_of()
         [told] = machine.raised(errors.MessageTooLargeError(topic="t", api="Produce"))
         context = told.event.context
@@ -281,7 +281,7 @@ def test_what_stops_a_transaction_stops_its_records(cause, action):
 
 
 def test_a_dead_letter_without_room_is_not_tried_again():
-    """A human must raise the limit."""
+    """A dead letter that is too large for its topic is sent once."""
     assert (NO_ROOM.action, NO_ROOM.retriable) == (Action.CONFIGURE, False)
 
 
@@ -290,7 +290,7 @@ def test_a_dead_letter_without_room_is_not_tried_again():
     [({"failed": 1}, "maybe"), ({"in_doubt": 1}, "maybe"), ({}, "yes")],
 )
 def test_the_verdict_of_a_callback_error_says_what_was_written(counts, written):
-    """All records, where none failed."""
+    """An error of a callback says that all records were written if none failed."""
     error = CallbackError("text")
     error.report = DeliveryReport(delivered=1, **counts)
     verdict = error.verdict

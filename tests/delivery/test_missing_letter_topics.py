@@ -84,7 +84,7 @@ def test_a_missing_topic_is_asked_for_again_after_a_second(machine):
 
 @pytest.mark.parametrize("code", [NOT_THERE, LEADERLESS])
 def test_a_topic_is_looked_up_again_if_its_dead_letter_fails(machine, code):
-    """It may have been deleted since."""
+    """A dead-letter topic that was deleted meanwhile is noticed."""
     refuse(machine)
     sent = machine.size_limit(DEAD, LIMIT, 0.0)
     assert c.AskSizeLimit(DEAD) in fail_letter(machine, sent, code)
@@ -94,7 +94,7 @@ def test_a_topic_is_looked_up_again_if_its_dead_letter_fails(machine, code):
 
 @pytest.mark.parametrize("answer", [LIMIT, None])
 def test_a_dead_letter_that_failed_for_another_reason_says_it(machine, answer):
-    """Its topic exists, or nobody knows."""
+    """A dead letter to a topic that exists fails with its own error."""
     refuse(machine)
     sent = machine.size_limit(DEAD, LIMIT, 0.0)
     fail_letter(machine, sent, LEADERLESS)
@@ -103,7 +103,7 @@ def test_a_dead_letter_that_failed_for_another_reason_says_it(machine, answer):
 
 
 def test_a_dead_letter_that_its_topic_refuses_asks_nothing(machine):
-    """The topic is there."""
+    """A refusal by the dead-letter topic needs no look-up."""
     refuse(machine)
     sent = machine.size_limit(DEAD, LIMIT, 0.0)
     assert "INVALID_RECORD (87)" in str(error_of(fail_letter(machine, sent, REFUSED)))

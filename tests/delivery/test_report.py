@@ -43,7 +43,7 @@ class TestBooks:
     """Counts between two reports."""
 
     def test_each_outcome_is_counted_once(self):
-        """The next report begins anew."""
+        """A report counts the outcomes since the last report."""
         books = Books()
         books.delivered(3)
         books.settled(RecordOutcome("delivered"))
@@ -106,7 +106,7 @@ class TestDeliveryFailed:
         assert "delivered 1, failed 2, in doubt 0, pending 3)" in text
 
     def test_it_counts_what_was_set_aside(self):
-        """Where there is any."""
+        """The text of a report names dead letters and drops only if there are any."""
         text = DeliveryFailed.describe(DeliveryReport(dead_lettered=4, dropped=2))
         assert "pending 0, dead-lettered 4, dropped 2)" in text
 

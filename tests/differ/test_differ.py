@@ -100,7 +100,7 @@ class TestJudgeOfProducers:
         assert kinds(self.ONE, [told("r0", written="maybe")], [(0, "r0")]) == []
 
     def test_a_delivered_record_that_is_not_there_is_lost(self):
-        """The topic decides, not the report."""
+        """A record that was reported delivered and is not in the topic is lost."""
         assert "lost" in kinds(self.ONE, [told("r0", self.THERE)])
 
     def test_a_delivered_record_at_another_offset_is_misplaced(self):
@@ -109,7 +109,7 @@ class TestJudgeOfProducers:
         assert kinds(self.ONE, lines, [(0, "r0")]) == ["misplaced"]
 
     def test_a_record_told_as_not_written_that_is_there_is_a_ghost(self):
-        """Written 'no' is certain."""
+        """A record with written='no' that is in the topic is a ghost."""
         assert kinds(self.ONE, [told("r0", written="no")], [(0, "r0")]) == ["ghost"]
 
     def test_a_record_that_is_there_twice_is_doubled(self):
@@ -126,7 +126,7 @@ class TestJudgeOfProducers:
         assert kinds(self.ONE, lines, [(0, "r0")]) == ["told twice"]
 
     def test_a_program_that_ends_before_it_is_killed_owes_no_outcomes(self):
-        """Its last records had no time."""
+        """The last records of a program that ends early need no outcome."""
         assert kinds(produced(*self.ONE.steps, Step("die", {"after": 0.3})), []) == []
 
     def test_a_newer_record_of_a_key_comes_last(self):
@@ -175,14 +175,14 @@ class TestJudgeOfTransactions:
         assert kinds(self.COMMITTED, self.BOTH, [(0, "r0")]) == ["half"]
 
     def test_nothing_of_an_aborted_transaction_is_there(self):
-        """An abort that returned leaves nothing."""
+        """A record of an aborted transaction in the topic is an error."""
         lines = (*self.BOTH, told("r2", ("plain", 0, 2)), told("r3", ("plain", 0, 3)))
         logs = [(2, "r2"), (3, "r3")]
         assert kinds(self.ABORTED, lines, logs) == []
         assert "half" in kinds(self.ABORTED, lines, [(0, "r0"), *logs])
 
     def test_a_producer_whose_last_transaction_fails_is_stuck(self):
-        """The last one runs without faults."""
+        """A producer whose last transaction fails without faults is stuck."""
         error = {"classes": ["KafkaError"], "text": "no", "cause": None}
         lines = [*self.BOTH, {"kind": "raised", "number": 2, "error": error}]
         assert kinds(self.COMMITTED, lines) == ["stuck"]
@@ -205,7 +205,7 @@ class TestJudgeOfConsumers:
         assert kinds(self.READ, self.ALL, committed=committed) == []
 
     def test_a_committed_record_that_nobody_got_is_lost(self):
-        """The next owner begins behind it."""
+        """A record below the committed offset that nobody received is lost."""
         lines = [handed((0, 0), (0, 1))]
         assert "lost" in kinds(self.READ, lines, committed={0: 3})
 
@@ -215,7 +215,7 @@ class TestJudgeOfConsumers:
         assert "hole" in kinds(self.READ, [handed((0, 0), (0, 2))])
 
     def test_a_reader_that_does_not_get_to_the_end_is_stuck(self):
-        """Without faults, all records are read."""
+        """A reader that does not receive all records without faults is stuck."""
         assert kinds(self.READ, self.ALL[:2]) == ["stuck"]
 
     def test_a_process_that_ends_by_itself_has_crashed(self):

@@ -83,7 +83,7 @@ def test_guarded_one_record_is_set_aside(start, client):
 
 
 def test_a_killed_broker_costs_no_record(start, cluster):
-    """All are delivered, whichever broker goes."""
+    """All records are delivered, whichever broker is killed."""
     program = start("outage_kafka_python", RECORDS="6")
     time.sleep(3)
     cluster.broker(1).kill()

@@ -57,14 +57,14 @@ def test_the_texts_stand_in_one_line(given, text):
 
 
 def test_a_message_is_an_argument_by_name_too():
-    """As Python's own exceptions have it."""
+    """`message=` is the same as the first argument."""
     assert errors.NotCoordinatorError(message="m").args == ("m",)
     assert errors.NotCoordinatorError("m").args == ("m",)
     assert errors.NotCoordinatorError().args == ()
 
 
 def test_a_verdict_that_is_given_goes_before_what_the_code_says():
-    """Whoever raised it knew more."""
+    """A verdict that was given to an error replaces the one of its code."""
     error = errors.NotCoordinatorError(verdict=classify(10, api="Produce"))
     assert error.verdict is classify(10, api="Produce")
     assert error.given_verdict is error.verdict
@@ -108,14 +108,14 @@ def test_a_context_that_says_more_goes_before_the_verdict_that_was_given():
 
 
 def test_a_code_of_its_own_goes_before_that_of_the_class():
-    """Where a class stands for several."""
+    """The code of an error replaces the code of its class."""
     assert errors.KafkaGuardError(code=7).code == 7
     assert errors.NotCoordinatorError().code == 16
     assert errors.NotCoordinatorError(code=0).code == 0
 
 
 def test_a_class_that_is_a_clients_already_is_its_own_dual():
-    """Nothing is made."""
+    """dual() returns a class that already has the client's class as it is."""
     theirs = kafka.errors.NotCoordinatorError
     both = dual(errors.NotCoordinatorError, theirs)
     assert dual(both, theirs) is both

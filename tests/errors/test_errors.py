@@ -63,8 +63,8 @@ def test_every_class_can_be_raised_with_nothing(cls):
     assert str(caught.value.verdict.action) in str(caught.value)
 
 
-def test_b97_error_raised_in_a_pool_worker_arrives_whole():
-    """B97 (confluent-kafka-python #637): the real error, not a pickling error."""
+def test_error_raised_in_a_pool_worker_arrives_whole():
+    """A pool raises the error itself, no pickling error (confluent-kafka-python #637)."""
     with (
         multiprocessing.get_context("spawn").Pool(1) as pool,
         pytest.raises(e.InvalidRecordKeyError) as caught,
@@ -129,7 +129,7 @@ def test_for_name_finds_and_suggests():
 
 
 def test_for_code_refuses_what_is_no_number():
-    """A name is not a code."""
+    """for_code() raises TypeError for the name of a code."""
     with pytest.raises(TypeError, match="for_name"):
         for_code("NOT_COORDINATOR")
 

@@ -36,7 +36,7 @@ def jar(generator):
 
 
 def test_generated_modules_are_up_to_date(generator):
-    """Running the generator again changes nothing."""
+    """The generator writes the modules as they are in the repository."""
     for path, text in generator.generate().items():
         assert text == path.read_text(), f"{path} is stale: run `make generate`"
 
@@ -51,8 +51,8 @@ def test_every_code_of_the_broker_has_a_class_of_its_own(jar):
         assert (row.code, row.name) == (BY_CODE[row.code].code, BY_CODE[row.code].name)
 
 
-def test_b19_retriable_flag_agrees_with_java_for_every_code(jar):
-    """B19 (franz-go 65ca0bd): one wrong flag in a hand-written table hung a client."""
+def test_retriable_flag_agrees_with_java_for_every_code(jar):
+    """Each retriable flag equals Java's; a wrong one hung a client (franz-go 65ca0bd)."""
     rows, _ = jar
     for row in rows:
         cls = BY_CODE[row.code]
@@ -71,7 +71,7 @@ def test_java_groups_are_ancestors(jar):
 
 
 def test_every_group_of_java_is_one_of_ours(jar):
-    """No ancestor of Java's is lost."""
+    """Each group of Java's exceptions has a class."""
     rows, _ = jar
     named = {ancestor for row in rows for ancestor in row.ancestors}
     assert named - {"ApiException", "KafkaException", "RetriableException"} <= set(

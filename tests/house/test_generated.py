@@ -20,7 +20,7 @@ def test_pictures_show_what_the_code_does(load_script):
         assert len(drawn) < 40_000, name
 
 
-@pytest.mark.parametrize("name", ["demo.json", "lag.json", "lag.txt"])
+@pytest.mark.parametrize("name", ["demo.json", "lag.txt"])
 def test_what_pictures_are_drawn_from_is_recorded(load_script, name):
     """The real output is kept beside the pictures."""
     assert (load_script("generate_pictures").RECORDED / name).stat().st_size > 0

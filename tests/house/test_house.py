@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from _pytest.assertion.rewrite import AssertionRewritingHook
 
+import kafkaguard
+
 ROOT = Path(__file__).resolve().parents[2]
 HEAVY = ("kafka", "confluent_kafka", "aiokafka", "pydantic", "pyspark", "tenacity")
 
@@ -36,7 +38,7 @@ print([m for m in {HEAVY!r} if m in sys.modules])
 
 
 def test_classifying_a_code_loads_no_client():
-    """A verdict needs none of them."""
+    """classify() of a number imports no client library."""
     script = f"""
 import sys, kafkaguard
 kafkaguard.classify(6, api="Produce")
@@ -57,6 +59,15 @@ def test_every_room_of_the_core_is_held_by_the_contract():
     }
     assert {"kafkaguard._verdicts", "kafkaguard._delivery"} <= rooms
     assert rooms <= held
+
+
+def test_no_module_is_named_like_a_lazily_exported_function():
+    """A module kafkaguard/retry.py would replace kafkaguard.retry on its second use."""
+    modules = {path.stem for path in (ROOT / "kafkaguard").iterdir()}
+    functions = {
+        each for each in kafkaguard.__all__ if callable(getattr(kafkaguard, each))
+    }
+    assert not modules & functions
 
 
 #: ``noqa`` without codes and a reason, and ``type: ignore`` likewise.
@@ -100,17 +111,6 @@ def test_every_exemption_from_a_check_has_its_code_and_its_reason():
         if UNREASONED.search(line)
     ]
     assert not bare
-
-
-def test_project_speaks_of_itself_alone():
-    """No path of a machine and no registry host is in a tracked file."""
-    listed = subprocess.run(
-        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, timeout=60
-    )
-    words = ["/" + "work/", "pypi" + ".org", "maven" + ".org", "farm" + "-studio"]
-    for name in listed.stdout.split():
-        text = (ROOT / name).read_text(errors="ignore")
-        assert not [word for word in words if word in text], name
 
 
 def test_every_documented_install_is_tried(load_script):

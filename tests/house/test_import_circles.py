@@ -67,7 +67,7 @@ def test_there_is_no_import_circle_but_errors_and_verdicts():
 
 
 def test_a_circle_for_types_or_inside_a_function_is_found(tmp_path):
-    """The test above would notice either."""
+    """The search for circles finds imports for types and inside functions."""
     one, two = tmp_path / "one.py", tmp_path / "two.py"
     one.write_text("if TYPE_CHECKING:\n    from two import Thing\n")
     two.write_text("def f():\n    import one\n")

@@ -97,7 +97,7 @@ def test_a_step_that_is_named_runs_again_and_alone(night, ran, capsys):
 def test_a_step_that_takes_too_long_is_ended_with_all_that_it_started(
     night, tmp_path, capsys
 ):
-    """The night goes on, and fails."""
+    """A step past its time limit is ended with its children, and fails."""
     started = tmp_path / "started"
     program = f"""
 import pathlib, subprocess, sys, time

@@ -178,7 +178,7 @@ def test_what_a_broker_says_of_the_group_has_the_client_s_class(world, code):
 
 
 def test_the_gravest_refusal_is_raised_and_the_rest_noted(world):
-    """Whatever their order in the answer."""
+    """The most severe refusal of a commit is raised, whatever the order of the answer."""
     for codes in ((3, 29), (29, 3)):
         world.client.answers = [answer(*codes), answer(*codes)] * 20
         with pytest.raises(errors.TopicAuthorizationFailedError) as caught:

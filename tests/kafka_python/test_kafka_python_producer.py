@@ -65,7 +65,7 @@ class TestSend:
     def test_positional_arguments_keep_the_clients_order(
         self, kafka_cluster, kafka_topic, make
     ):
-        """Topic, value, key, headers, partition, timestamp_ms."""
+        """send() takes topic, value, key, headers, partition and timestamp_ms in this order."""
         future = make().send(kafka_topic, b"v", b"k", [("h", b"1")], 0, 1234)
         metadata = future.get(10)
         assert (metadata.partition, metadata.timestamp) == (0, 1234)
@@ -102,7 +102,7 @@ class TestSend:
         assert [metadata, ("x", metadata), metadata] == seen
 
     def test_a_future_can_settle_another(self, kafka_topic, make):
-        """`chain` hands the outcome on."""
+        """`chain` passes the outcome of a guarded future to another future."""
         from kafka.future import Future
 
         other = Future()
@@ -122,14 +122,14 @@ class TestSend:
         with pytest.raises(TypeError, match="headers"):
             make().send(kafka_topic, b"v", b"k", {"not": "a list"})
 
-    def test_b77_a_missing_topic_is_told_apart(self, make):
+    def test_a_missing_topic_is_told_apart(self, make):
         """The bound is max_block_ms, and the text says which of the causes it was."""
         producer = make(max_block_ms=500, allow_auto_create_topics=False)
         with pytest.raises(KafkaTimeoutError, match="do not know topic") as caught:
             producer.send("never-created", b"v", b"k")
         assert caught.value.verdict.written == "no"
 
-    def test_b77_a_send_takes_no_longer_than_its_timeout(self, make):
+    def test_a_send_takes_no_longer_than_its_timeout(self, make):
         """The lesser of both bounds holds, and is named."""
         producer = make(allow_auto_create_topics=False)
         with pytest.raises(KafkaTimeoutError, match=r"0\.2 s \(timeout\).*know topic"):
@@ -138,7 +138,7 @@ class TestSend:
         with pytest.raises(KafkaTimeoutError, match=r"0\.2 s \(max_block_ms\)"):
             producer.send("never-created", b"v", b"k", timeout=60)
 
-    def test_b77_within_its_timeout_a_send_is_like_any_other(self, kafka_topic, make):
+    def test_within_its_timeout_a_send_is_like_any_other(self, kafka_topic, make):
         """Also where a record has no key; and a closed producer says so at once."""
         producer = make()
         assert producer.send(kafka_topic, b"v", timeout=30).get(10).offset == 0
@@ -150,7 +150,7 @@ class TestSend:
         with pytest.raises(errors.ClientClosedError):
             producer.send(kafka_topic, b"v", b"k", timeout=30)
 
-    def test_b77_brokers_that_are_away_are_told_apart(self, kafka_faults):
+    def test_brokers_that_are_away_are_told_apart(self, kafka_faults):
         """Within the timeout, and nothing was sent.
 
         In a process of its own, since kafka-python leaves a socket open whose
@@ -190,7 +190,7 @@ class TestSend:
         assert said.startswith("no CLIENT_")
         assert "no broker answers" in said
 
-    def test_b73_a_denied_topic_is_in_the_report(self, kafka_users):
+    def test_a_denied_topic_is_in_the_report(self, kafka_users):
         """Also where the future, which failed at once, is dropped."""
         topic = kafka_users.create_topic()
         producer = guard(
@@ -221,7 +221,7 @@ class TestSend:
 class TestFaultsOfTheGuard:
     """A bug of ours must not break a send."""
 
-    def test_b95_a_check_that_fails_lets_the_record_pass(
+    def test_a_check_that_fails_lets_the_record_pass(
         self, kafka_topic, make, monkeypatch, caplog
     ):
         """It is logged, and the record is delivered."""
@@ -230,10 +230,10 @@ class TestFaultsOfTheGuard:
         assert producer.send(kafka_topic, b"v").get(10).offset == 0
         assert "the record is sent" in caplog.text
 
-    def test_b95_tracking_that_fails_lets_the_record_pass(
+    def test_tracking_that_fails_lets_the_record_pass(
         self, kafka_topic, make, monkeypatch, caplog
     ):
-        """Its future still tells."""
+        """A bug in the guard's tracking fails no send, and the future has the outcome."""
         producer = make()
         with monkeypatch.context() as broken:
             broken.setattr(shell, "SourceBatch", lambda *_: 1 / 0)
@@ -277,12 +277,12 @@ class TestGuard:
             guard(object())
 
     def test_a_client_or_a_factory(self):
-        """Neither or both is a mistake."""
+        """guard() raises TypeError for neither or both of client and factory."""
         with pytest.raises(TypeError, match="factory="):
             guard()
 
     def test_guarding_twice_is_refused(self, make):
-        """A guarded producer is guarded already."""
+        """guard() raises TypeError for a producer that is guarded already."""
         with pytest.raises(TypeError, match="guarded already"):
             guard(make())
 
@@ -303,7 +303,7 @@ class TestGuard:
 class TestFacts:
     """What is known of topics."""
 
-    def test_b06_a_fact_expires(self, kafka_cluster, kafka_topic):
+    def test_a_fact_expires(self, kafka_cluster, kafka_topic):
         """After its time the topic is looked up again, and the record refused."""
         now = [0.0]
         producer = GuardedProducer(

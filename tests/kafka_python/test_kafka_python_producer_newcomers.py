@@ -158,7 +158,7 @@ def test_overrides_that_only_say_on_reject_are_obeyed(kafka_cluster, caplog):
 
 @pytest.mark.parametrize("preset", ["default", "idempotent-producer", "low-latency"])
 def test_presets_are_no_cause_for_that_warning(kafka_cluster, caplog, preset):
-    """They are written for all uses."""
+    """No warning is logged for settings of a preset, which is written for all uses."""
     client = KafkaProducer(bootstrap_servers=kafka_cluster.bootstrap_servers)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", StackingWarning)
@@ -182,7 +182,7 @@ def test_acks_0_is_warned_of_and_strict_refuses_it(kafka_cluster):
 
 
 def test_declared_facts_of_a_wrong_type_are_refused(kafka_cluster):
-    """True is not TopicFacts(compacted=True)."""
+    """`topics={"t": True}` raises TypeError: a value is a TopicFacts."""
     with (
         KafkaProducer(bootstrap_servers=kafka_cluster.bootstrap_servers) as client,
         pytest.raises(TypeError, match="takes TopicFacts"),
@@ -234,7 +234,7 @@ def test_a_batch_that_cannot_be_encoded_ends_in_time(kafka_cluster, kafka_topic)
 
 @pytest.mark.parametrize("take", [copy.copy, copy.deepcopy, pickle.dumps])
 def test_a_future_cannot_be_copied(kafka_cluster, kafka_topic, take):
-    """It says so in one sentence."""
+    """Copying or pickling a guarded future raises an error with the reason."""
     with producer_of(kafka_cluster) as producer:
         future = producer.send(kafka_topic, b"v", b"k")
         with pytest.raises(TypeError, match="cannot be pickled or copied"):

@@ -50,8 +50,8 @@ class TestReports:
             assert producer.flush().delivered == 1
             assert time.monotonic() - start < 60
 
-    def test_b73_an_errback_counts_as_looking(self, kafka_cluster, small):
-        """Who is called has seen it."""
+    def test_an_errback_counts_as_looking(self, kafka_cluster, small):
+        """A failure that an errback has received is not raised by flush()."""
         seen = []
         with guarded(kafka_cluster) as producer:
             producer.send(small, b"x" * 5000, b"k").add_errback(seen.append)
@@ -60,9 +60,7 @@ class TestReports:
         assert [error.code for error in seen] == [10]
         assert isinstance(seen[0], errors.MessageTooLargeError)
 
-    def test_b74_what_is_pending_is_raised_as_a_timeout(
-        self, kafka_topic, kafka_faults
-    ):
+    def test_what_is_pending_is_raised_as_a_timeout(self, kafka_topic, kafka_faults):
         """The error has both classes, and the report."""
         kafka_faults.on("Produce").delay(4.0)
         with guarded(kafka_faults) as producer:
@@ -72,7 +70,7 @@ class TestReports:
         assert isinstance(caught.value, DeliveryFailed)
         assert DeliveryReport(pending=1) == caught.value.report
 
-    def test_b74_the_bound_holds_for_all_batches_together(
+    def test_the_bound_holds_for_all_batches_together(
         self, kafka_cluster, kafka_faults
     ):
         """Many slow batches do not add up to many times the bound."""
@@ -136,7 +134,7 @@ class TestCallbacks:
 class TestForks:
     """A producer in a forked child has no thread there."""
 
-    def test_b98_a_factory_builds_one_for_the_child(self, kafka_cluster, kafka_topic):
+    def test_a_factory_builds_one_for_the_child(self, kafka_cluster, kafka_topic):
         """Both deliver; a child that ends normally does not disturb the parent."""
         script = f"""
             import os, sys

@@ -305,7 +305,7 @@ class TestSuccessor:
         waiting.join(30)  # the dead one would have waited for max_block_ms, 60 s
         assert outcome(sent[0]) == 0
 
-    def test_b103_twenty_deaths_under_load_do_not_crash(self, kafka_cluster):
+    def test_twenty_deaths_under_load_do_not_crash(self, kafka_cluster):
         """Eight threads send while the producer dies 20 times; the process ends well."""
         topic, _ = stale_topic(kafka_cluster)
         other = kafka_cluster.create_topic()

@@ -9,7 +9,6 @@ import queue
 import pytest
 from kafka import KafkaProducer
 from kafka.errors import KafkaError, KafkaTimeoutError
-from kafka.partitioner import Partitioner
 
 from kafkaguard import errors, guard
 from kafkaguard._retries.events import RecreateEvent, RejectEvent, RetryEvent
@@ -61,7 +60,7 @@ def test_a_missing_topic_is_no_question_of_rights(kafka_cluster, caplog):
 
 
 def test_an_oversize_record_names_size_and_limit(kafka_cluster):
-    """What, where, and what next."""
+    """The error has the size, the setting with the limit, and what to do."""
     topic = kafka_cluster.create_topic(config={"max.message.bytes": 1000})
     with (
         guarded(kafka_cluster) as producer,
@@ -77,7 +76,7 @@ def test_an_oversize_record_names_size_and_limit(kafka_cluster):
 def test_an_answer_without_a_text_is_a_sentence(
     kafka_topic, kafka_faults, kafka_cluster
 ):
-    """Not "PolicyViolationError: None"."""
+    """An answer without a text does not end in "None"."""
     kafka_faults.on("Produce").fail("POLICY_VIOLATION", times=1)
     with guarded(kafka_faults) as producer:
         with pytest.raises(KafkaError) as caught:
@@ -88,7 +87,7 @@ def test_an_answer_without_a_text_is_a_sentence(
 
 
 def test_the_warning_about_a_replacement_says_what_killed_it(kafka_cluster, caplog):
-    """Topic, partition and code."""
+    """The warning has the topic, the partition and the code of the fatal answer."""
     topic, stale = stale_topic(kafka_cluster)
     with (
         caplog.at_level(logging.WARNING, "kafkaguard"),
@@ -119,7 +118,7 @@ class TestEvents:
         assert {topic} == {event.context.topic for event in events}
         assert {RecreateEvent, RejectEvent, RetryEvent} == {type(e) for e in events}
 
-    def test_b95_a_hook_that_raises_breaks_nothing(self, kafka_cluster, caplog):
+    def test_a_hook_that_raises_breaks_nothing(self, kafka_cluster, caplog):
         """It is logged; the mates are delivered."""
         topic, stale = stale_topic(kafka_cluster)
         settings = {"linger_ms": 50}
@@ -137,63 +136,6 @@ def refused_error(future):
     with pytest.raises(KafkaError) as caught:
         future.get(10)
     return caught.value
-
-
-class ByNumber:
-    """A partitioner that takes the key for the partition."""
-
-    def partition(self, topic, serialized_key, cluster):
-        """As kafka-python's older interface has it."""
-        return int(serialized_key)
-
-
-class ByNumberToo(Partitioner):
-    """The same by the newer interface."""
-
-    def partition(self, topic, key, serialized_key, value, serialized_value, cluster):
-        """As it is called today."""
-        return int(serialized_key)
-
-
-@pytest.mark.filterwarnings("ignore:partitioner does not implement")
-@pytest.mark.parametrize("partitioner", [ByNumber(), ByNumberToo()])
-@pytest.mark.parametrize("partitions", [1, 3])
-def test_partition_that_is_not_there_is_refused_at_once(
-    kafka_cluster, partitioner, partitions
-):
-    """With its number and what there is, not in doubt after 30 s; the others go on."""
-    topic = kafka_cluster.create_topic(partitions=partitions)
-    with guarded(kafka_cluster, {"partitioner": partitioner}) as producer:
-        with pytest.raises(errors.PartitionNotThereError) as caught:
-            producer.send(topic, b"v", b"7")
-        assert isinstance(caught.value, ValueError)
-        assert caught.value.verdict.action == "REJECT"
-        assert caught.value.topic == topic
-        there = {1: "partition 0 only", 3: "3 partitions, 0 to 2"}[partitions]
-        assert f"chose partition 7, and the topic has {there}; " in str(caught.value)
-        assert producer.send(topic, b"v", b"0").get(20).partition == 0
-
-
-@pytest.mark.filterwarnings("ignore:partitioner does not implement")
-def test_partition_that_is_not_there_can_be_set_aside(kafka_cluster, kafka_topic):
-    """It is a record that can never succeed; so may its dead letter be."""
-    config = {"partitioner": ByNumber()}
-    policy = {"on_reject": "dead_letter"}
-    kafka_cluster.create_topic(f"{kafka_topic}.dlq", partitions=8)
-    with guarded(kafka_cluster, config, policy=policy) as producer:
-        future, hopeless = (producer.send(kafka_topic, b"v", k) for k in (b"7", b"8"))
-        with pytest.raises(errors.PartitionNotThereError, match="partition 7, and"):
-            future.get(20)
-        with pytest.raises(errors.PartitionNotThereError) as caught:
-            hopeless.get(20)
-        said = str(caught.value)
-        assert f"its dead letter for topic {kafka_topic}.dlq was not" in said
-        assert (
-            "the partitioner chose partition 8, and the topic has 8 partitions, 0 to 7"
-            in said
-        )
-        report = producer.flush()
-        assert (report.dead_lettered, report.failed) == (1, 1)
 
 
 def test_a_callback_does_not_wait_for_the_partitions_of_a_topic(

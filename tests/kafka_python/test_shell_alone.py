@@ -94,7 +94,7 @@ class TestRefusals:
         assert isinstance(refusals[1].cause, InvalidRecordError)
 
     def test_an_answer_about_the_batch_blames_the_batch(self):
-        """No record is named."""
+        """An answer that names no record blames none."""
         batch = source(b"a", b"b", sent=True, retried=True)
         one = followed(batch)
         refuse(batch, MessageSizeTooLargeError())
@@ -123,7 +123,7 @@ class TestRefusals:
         assert (refusal.blame, refusal.sent, refusal.expired) == ("client", word, True)
 
     def test_a_broken_connection_is_no_answer(self):
-        """It may have been written."""
+        """A batch on a connection that broke may have been written."""
         batch = source(b"a", sent=True)
         one = followed(batch)
         refuse(batch, KafkaConnectionError("gone"))
@@ -177,7 +177,7 @@ class TestRefusals:
         assert refusal.sent == ("never" if earlier is None else "maybe")
 
     def test_the_first_attempt_that_may_have_written_is_the_one_that_is_named(self):
-        """Later ones change nothing."""
+        """Later attempts do not replace the first attempt that may have written."""
         one = followed(source(b"a", sent=True))
         one.is_tried_again(NotEnoughReplicasAfterAppendError(), answered=True)
         one.is_tried_again(RequestTimedOutError("no answer"), answered=False)
@@ -254,14 +254,14 @@ class TestRefusals:
         assert {r.sent for r in refusals} == {"answered"}
 
     def test_an_open_batch_shows_no_bytes(self):
-        """It may still grow."""
+        """A batch that may still grow has no bytes."""
         open_one = followed(source(b"a", closed=False))
         assert open_one.raws() is None
         assert open_one.keys() is None
         assert open_one.count == 1
 
     def test_a_record_in_no_batch_was_never_sent(self):
-        """The client would not take it."""
+        """A record that the client did not take is reported as not sent."""
         inner = source(None)._record_futures[0]
         inner.failure(MessageSizeTooLargeError())
         one = LoneRecord(inner, Raw(None, b"v"))
@@ -414,7 +414,7 @@ class TestTelling:
         assert told.producer._transaction_manager.resets == 1
 
     def test_a_batch_without_a_number_leaves_no_gap(self):
-        """It was never drained."""
+        """A batch that was never drained needs no repair of the sequence."""
         told = Told()
         batch = told.producer.take(source(b"a"))
         refuse(batch, KafkaTimeoutError("expired"))
@@ -422,7 +422,7 @@ class TestTelling:
         assert told.producer._transaction_manager.resets == 0
 
     def test_a_transactional_producer_is_the_applications_to_replace(self):
-        """No death is told."""
+        """The death of a transactional producer is not reported."""
         told = Told(transactional=True)
         batch = told.producer.take(source(b"a", sequence=0, sent=True))
         refuse(batch, MessageSizeTooLargeError())
@@ -443,7 +443,7 @@ class TestTelling:
         assert place is None
 
     def test_the_death_of_one_that_was_replaced_is_old_news(self):
-        """Its successor lives."""
+        """The death of a producer that is not in use any more is not reported."""
         told = Told()
         old = told.producer
         told.shell.put_in_use(Producer())
@@ -475,7 +475,7 @@ class TestTelling:
         assert (one.raws(), refusals[0].sent) == ((Raw(b"a", b"v"),), "never")
 
     def test_a_fault_of_ours_fails_no_send(self, caplog):
-        """The client waits for the listener."""
+        """An exception in the guard's listener is logged, and the client goes on."""
         told = Told()
 
         def broken(_):
@@ -520,7 +520,7 @@ class TestSplits:
         assert first.position < second.position < after.position
 
     def test_a_part_of_a_part_is_of_that(self):
-        """Its parent is the nearest."""
+        """The parent of a split batch is the batch it was split from."""
         told = Told()
         batch = told.producer.take(source(b"a", b"b", b"c"))
         (part,) = self.split(told, batch, 2)
@@ -551,7 +551,7 @@ class TestAnswersAfterDeath:
         assert told.shell.answers([one]) == {one: Answer(10)}
 
     def test_the_first_batch_of_a_producer_has_nothing_before_it(self):
-        """Whatever was confirmed of others then."""
+        """The first batch of a producer ignores what other producers delivered."""
         told = Told()
         told.shell.has_died(told.producer, KafkaError("dead"))
         one = self.give_up(told, b"a", sequence=0)
@@ -693,7 +693,7 @@ class TestTraits:
     """What the client can do with its settings."""
 
     def test_they_are_read_from_the_settings(self):
-        """In seconds and bytes."""
+        """Time limits are in seconds and sizes in bytes."""
         traits = traits_of(
             Producer(
                 delivery_timeout_ms=1500, max_request_size=1000, compression_type="gzip"

@@ -9,8 +9,6 @@ import pytest
 from kafkaguard import Action, RetryPolicy, load_policy
 from kafkaguard.errors import PolicyError
 from kafkaguard_policies.advice.ineffective_settings import doubts
-from kafkaguard_policies.advice.schedule import PreviewRow
-from kafkaguard_policies.advice.schedule_picture import schedule_picture
 from kafkaguard_policies.model.schema import policy_schema
 from kafkaguard_policies.reading.files import MOST_BYTES, read_text
 from kafkaguard_policies.reading.sources import presets
@@ -208,35 +206,6 @@ def test_a_preset_that_there_is_not_is_told_with_the_nearest_or_without():
     assert "did you mean" not in str(caught.value)
 
 
-PICTURE = """\
-<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 690 136" width="690" height="136" font-family="sans-serif" font-size="12">
-<rect width="100%" height="100%" fill="white"></rect>
-<text x="90" y="20" font-weight="bold">title</text>
-<text x="78" y="52" text-anchor="end">attempt 1</text>
-<circle cx="90.0" cy="48" r="4" fill="#08519c"></circle>
-<path d="M90 108h560" stroke="#999"></path>
-<text x="90.0" y="122" text-anchor="middle" fill="#555">0 s</text>
-<text x="230.0" y="122" text-anchor="middle" fill="#555">1.25 s</text>
-<text x="370.0" y="122" text-anchor="middle" fill="#555">2.5 s</text>
-<text x="510.0" y="122" text-anchor="middle" fill="#555">3.75 s</text>
-<text x="650.0" y="122" text-anchor="middle" fill="#555">5 s</text>
-<g><title>wait 1 s expected, 0.5 to 1.5 s in nine of ten, 2 s at worst</title><text x="78" y="74" text-anchor="end">attempt 2</text><rect x="146.0" y="65" width="112.0" height="10" fill="#9ecae1"></rect><path d="M314.0 63v14" stroke="#d62728" stroke-width="2"></path><circle cx="202.0" cy="70" r="4" fill="#08519c"></circle></g>
-<g><title>wait 3 s expected, 2.5 to 3.25 s in nine of ten, 4 s at worst</title><text x="78" y="96" text-anchor="end">attempt 3</text><rect x="482.0" y="87" width="84.0" height="10" fill="#9ecae1"></rect><path d="M650.0 85v14" stroke="#d62728" stroke-width="2"></path><circle cx="538.0" cy="92" r="4" fill="#08519c"></circle></g>
-</svg>
-"""
-
-
-def test_the_picture_of_a_schedule_is_drawn_to_scale():
-    """Seconds from left to right up to the deadline: bands, ticks and dots."""
-    rows = [
-        PreviewRow(2, 1.0, 0.5, 1.5, 2.0, 1.0, 2.0, 1.0),
-        PreviewRow(3, 3.0, 2.5, 3.25, 4.0, 4.0, 6.0, 0.5),
-    ]
-    assert (
-        schedule_picture("title", rows, 5.0, None).splitlines() == PICTURE.splitlines()
-    )
-
-
 def test_a_preview_as_json_says_unbounded_where_it_is():
     """JSON has no infinity; everything else is as in the object."""
     for deadline in (7.0, "unbounded"):
@@ -270,7 +239,7 @@ def test_a_preview_is_complete_where_all_its_rows_are_there():
     ],
 )
 def test_a_preview_without_a_wait_says_why(settings, action, said):
-    """In the words of the outcome."""
+    """A preview without a wait has the reason that explain gives."""
     preview = RetryPolicy(backoff=PLAIN, **settings).preview(action=action, runs=2)
     assert preview.rows == ()
     assert said in preview.ending

@@ -55,7 +55,7 @@ def test_it_is_judged_and_raised_as_an_exception_of_both_kinds(
 
 
 def test_what_is_an_exception_goes_on_as_it_is():
-    """KeyboardInterrupt ends a call at once."""
+    """KeyboardInterrupt ends a retried call at once."""
 
     @retry(POLICY)
     def stop():

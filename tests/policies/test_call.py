@@ -44,7 +44,7 @@ def test_success_is_a_direct_call():
 
 
 def test_a_failure_is_tried_again_after_the_wait():
-    """One failure, one wait, one success."""
+    """A call that fails once is called again after one wait."""
     time, script = FakeTime(), Script(LOADING(), "ready")
     assert retrier(FAST, time).run(script) == "ready"
     assert (script.calls, time.waits) == (2, [1.0])
@@ -134,7 +134,7 @@ def test_the_callers_deadline_is_a_bound(deadline):
 
 @pytest.mark.parametrize("deadline", [0, -1, timedelta(0)])
 def test_a_deadline_of_nothing_is_refused(deadline):
-    """The message says what is allowed."""
+    """`deadline=0` raises an error with the values that are allowed."""
     with pytest.raises(ValueError, match="above 0"):
         retrier(FAST).run(Script(LOADING()), deadline=deadline)
 

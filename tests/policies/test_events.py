@@ -46,7 +46,7 @@ def events_of(script, policy=FAST, **more):
 
 
 def test_a_success_makes_no_event():
-    """The good case costs nothing."""
+    """A call that succeeds at once emits no event."""
     assert events_of(Script("sent")) == []
 
 
@@ -234,7 +234,7 @@ def test_testing_mode_ends_with_its_block():
 
 
 async def test_testing_mode_of_coroutines():
-    """The same for acall."""
+    """retry_testing() skips the waits of acall()."""
     script = Script("done")
     with retry_testing() as testing:
         testing.force(LOADING())

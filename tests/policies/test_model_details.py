@@ -74,31 +74,31 @@ class Kinds(Part):
     ],
 )
 def test_each_kind_of_mistake_is_told_in_words(setting, value, text):
-    """Not in pydantic's."""
+    """Each kind of mistake has a text of ours, not of pydantic."""
     assert said(Kinds, **{setting: value}) == text
 
 
 def test_what_is_missing_must_be_given():
-    """A setting without a default."""
+    """A missing setting without a default is an error."""
     assert said(overrides=[{"action": "RETRY"}]) == "must be given"
 
 
 def test_an_action_that_is_none_is_told_the_nearest():
-    """From a list of all."""
+    """An unknown action is answered with all actions and the closest one."""
     text = said(Kinds, one_of="RETRI")
     assert text.startswith("must be 'IGNORE', 'RETRY', ")
     assert text.endswith("; did you mean 'RETRY'?")
 
 
 def test_a_part_that_is_no_mapping_is_told_its_settings():
-    """With what stands there instead."""
+    """A value in place of a mapping is answered with the settings of the mapping."""
     names = "kind, base, factor, floor, cap, jitter, honour_throttle"
     text = f"must be a mapping of {names}"
     assert told(backoff=3) == [("policy_model_type", ("backoff",), text, 3)]
 
 
 def test_an_unknown_setting_without_a_near_one_is_told_what_is_allowed():
-    """A full stop, and all names."""
+    """An unknown setting without a close one is answered with all names."""
     names = ", ".join(Backoff.model_fields)
     assert said(backoff={"xyzzyx": 1}) == f"no such setting. Allowed here: {names}"
     assert said(Short, xyzzyx=1) == "no such setting. Allowed here: word"
@@ -120,14 +120,14 @@ def test_an_unknown_setting_without_a_near_one_is_told_what_is_allowed():
     ],
 )
 def test_what_is_no_duration_is_told_what_it_seems_to_mean(value, meant):
-    """Only where that is clear."""
+    """A text such as "5 s" is answered with the number to write."""
     ((kind, _, text, _),) = told(deadline=value)
     wanted = "must be a number of seconds from 0.001 to 604800, or the word 'unbounded'"
     assert (kind, text) == ("policy_out_of_range", wanted + meant)
 
 
 def test_a_unit_of_time_says_nothing_about_a_count():
-    """Attempts are not counted in seconds."""
+    """A unit of time after a number of attempts has no proposal."""
     text = "must be a whole number of attempts from 1 to 10000, or the word 'unbounded'"
     assert said(max_attempts="30s") == text
     assert said(max_attempts="30") == f"{text}; write 30 without quotes"
@@ -202,7 +202,7 @@ def test_a_limit_that_limits_nothing_is_refused():
 
 @pytest.mark.parametrize("code", [0, 999])
 def test_what_is_no_error_code_is_none_in_an_override(code):
-    """0 is no error."""
+    """Code 0 in an override is refused, because 0 is no error."""
     text = said(overrides=[{"when": {"code": code}, "action": "RETRY"}])
     assert f" has no error code {code}; the codes go from -1 to " in text
 
@@ -222,7 +222,7 @@ def test_a_name_that_is_no_error_of_kafkas_is_none_in_an_override():
 
 
 def test_only_decorrelated_waits_have_no_jitter_by_themselves():
-    """Whatever else is said."""
+    """`kind: decorrelated` sets the jitter to none, and no other kind does."""
     assert Backoff(base=0.2).jitter == "full"
     assert Backoff(kind="linear").jitter == "full"
     assert Backoff(kind="decorrelated", base=0.2).jitter == "none"

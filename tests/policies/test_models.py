@@ -178,7 +178,7 @@ def test_settings_that_make_no_sense_are_refused(settings, said):
 
 
 def test_decorrelated_needs_no_word_about_jitter():
-    """It draws by itself."""
+    """`kind: decorrelated` is valid without a jitter."""
     assert Backoff(kind="decorrelated").jitter == "none"
 
 
@@ -361,16 +361,3 @@ def test_every_policy_survives_the_way_through_json(policy):
     again = RetryPolicy.model_validate_json(policy.model_dump_json())
     assert again == policy
     assert again.policy_id == policy.policy_id
-
-
-@pytest.mark.parametrize(
-    ("given", "word"),
-    [
-        *((given, "ordered") for given in (True, "true", "Yes", "on")),
-        *((given, "never") for given in (False, "false", "no", "OFF")),
-    ],
-)
-def test_true_and_false_are_taken_for_rescue_with_a_hint(given, word, caplog):
-    """YAML reads `off` as false, the environment does not: each is told the word."""
-    assert RetryPolicy(rescue=given).rescue == word
-    assert f"is taken as {word}; write that word" in caplog.text

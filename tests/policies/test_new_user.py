@@ -137,10 +137,10 @@ ONE_BY_ONE = [
     ("yaml", "overrides:\n- when: {code: '29'}\n  action: RETRY", 2, "without quotes"),
     ("yaml", "overrides:\n- when: {}\n  action: RETRY", 2, "names no failure"),
     ("yaml", "name: two words", 1, "letters, digits"),
-    ("toml", 'max_attempts = "5"', 1, "write 5 without quotes"),
-    ("toml", '[backoff]\nbase = "0.5"', 2, "write 0.5 without quotes"),
-    ("toml", 'rescue = "maybe"', 1, "must be 'ordered', 'any_order' or 'never'"),
-    ("toml", "[backof]\nbase = 1", 1, "did you mean 'backoff'?"),
+    ("toml", 'max_attempts = "5"', None, "write 5 without quotes"),
+    ("toml", '[backoff]\nbase = "0.5"', None, "write 0.5 without quotes"),
+    ("toml", 'rescue = "maybe"', None, "must be 'ordered', 'any_order' or 'never'"),
+    ("toml", "[backof]\nbase = 1", None, "did you mean 'backoff'?"),
     ("toml", "deadline: 3", 1, "no well-formed TOML"),
 ]
 
@@ -175,7 +175,7 @@ def test_mistakes_of_the_environment_name_the_variables(monkeypatch):
         monkeypatch.setenv(name, value)
     said = "\n".join(map(str, problems_of("env")))
     assert "KAFKAGUARD_POLICY: there is no preset 'idempotent'" in said
-    assert "did you mean 'KAFKAGUARD_POLICY_MAX_ATTEMPTS'?" in said
+    assert "KAFKAGUARD_POLICY_MAX_ATTEMPS: no such setting; did you mean" in said
     assert "KAFKAGUARD_POLICY_BACKOFF__BAS: no such setting; did you mean" in said
     assert re.search("KAFKAGUARD_POLICY_DEADLINE: must be .* write 300", said)
 
@@ -207,7 +207,7 @@ def test_what_cannot_be_decorated_is_refused_with_the_reason(decorated, said):
 
 
 def test_a_request_that_kafka_does_not_have_is_refused_at_once():
-    """Not at the first failure."""
+    """An unknown `api` raises at decoration, not at the first failure."""
     with pytest.raises(ValueError, match=r"did you mean 'Fetch'\?"):
         retry("default", api="Fetchh")
 

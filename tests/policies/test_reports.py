@@ -40,7 +40,7 @@ def ended(one, fn, **more):
     "refusal",
     [kafka.errors.InvalidRecordError(), KafkaException(KafkaError(87))],
 )
-def test_b02_a_refused_record_is_not_sent_again(refusal):
+def test_a_refused_record_is_not_sent_again(refusal):
     """smallrye-reactive-messaging #2270: one request, one exception, no wait."""
     time, send = FakeTime(), Script(refusal)
     context = CallContext(api="Produce", null_key=True)
@@ -48,7 +48,7 @@ def test_b02_a_refused_record_is_not_sent_again(refusal):
     assert (outcome.reason, send.calls, time.waits) == (StopReason.REJECTED, 1, [])
 
 
-def test_b10_denials_can_be_ridden_out_by_an_override():
+def test_denials_can_be_ridden_out_by_an_override():
     """See librdkafka #2544: code 29 ends a call; an override retries it, bounded."""
     denied = kafka.errors.TopicAuthorizationFailedError
     send = Script(denied(), denied(), denied(), "written")
@@ -90,7 +90,7 @@ RETRIABLE_BUT_NOT_REPEATED = {
 }
 
 
-def test_b19_what_is_repeated_is_what_kafkas_table_says():
+def test_what_is_repeated_is_what_kafkas_table_says():
     """franz-go 65ca0bd: each code and request; deviations are few and have reasons."""
     against = {True: set(), False: set()}
     policy = load_policy("default")
@@ -103,7 +103,7 @@ def test_b19_what_is_repeated_is_what_kafkas_table_says():
     assert against == {True: RETRIABLE_BUT_NOT_REPEATED, False: FATAL_BUT_REPEATED}
 
 
-def test_b19_fenced_is_fenced_under_every_preset():
+def test_fenced_is_fenced_under_every_preset():
     """The very code of the report, 90: no request, no preset repeats it."""
     for name in presets():
         script = Script(errors.ProducerFencedError())
@@ -113,7 +113,7 @@ def test_b19_fenced_is_fenced_under_every_preset():
         assert script.calls == 1
 
 
-def test_b30_a_topic_that_is_not_there_takes_the_deadline_once(kafka_cluster):
+def test_a_topic_that_is_not_there_takes_the_deadline_once(kafka_cluster):
     """kafka-python #607, #2240: five attempts of a second each, but 3 s in all."""
     producer = KafkaProducer(
         bootstrap_servers=kafka_cluster.bootstrap_servers, max_block_ms=1_000
@@ -124,7 +124,9 @@ def test_b30_a_topic_that_is_not_there_takes_the_deadline_once(kafka_cluster):
     )
     start = time.monotonic()
     try:
-        outcome = ended(one, producer.send, args=("b30-not-there", b"v"), deadline=2.5)
+        outcome = ended(
+            one, producer.send, args=("topic-not-there", b"v"), deadline=2.5
+        )
     finally:
         producer.close(timeout=5)
     assert StopReason.DEADLINE is outcome.reason
@@ -132,9 +134,9 @@ def test_b30_a_topic_that_is_not_there_takes_the_deadline_once(kafka_cluster):
     assert time.monotonic() - start < 60
 
 
-def test_b30_the_guarded_producer_says_that_the_topic_is_unknown(kafka_cluster):
+def test_the_guarded_producer_says_that_the_topic_is_unknown(kafka_cluster):
     """At the first attempt: it is to be created, which no repetition does."""
-    topic = "b30-nowhere"
+    topic = "topic-nowhere"
     policy = RetryPolicy(max_attempts=5, backoff={"base": 0.01})
     client = KafkaProducer(
         bootstrap_servers=kafka_cluster.bootstrap_servers, max_block_ms=1_000
@@ -164,7 +166,7 @@ def test_b30_the_guarded_producer_says_that_the_topic_is_unknown(kafka_cluster):
     ],
 )
 @pytest.mark.parametrize("idempotent", [True, False, None])
-def test_b37_a_write_that_timed_out_is_not_sent_again(lost, idempotent):
+def test_a_write_that_timed_out_is_not_sent_again(lost, idempotent):
     """Aiokafka #197, kafka-python #2092, faststream #423: one request, in doubt."""
     context = CallContext(api="Produce", idempotent=idempotent)
     send = Script(lost(), "written")
@@ -172,7 +174,7 @@ def test_b37_a_write_that_timed_out_is_not_sent_again(lost, idempotent):
     assert (outcome.reason, send.calls) == (StopReason.IN_DOUBT, 1)
 
 
-def test_b37_sending_it_again_is_opted_in_to_and_marked():
+def test_sending_it_again_is_opted_in_to_and_marked():
     """With in_doubt there is a second request, and the result says so."""
     policy = RetryPolicy(in_doubt="resend", backoff=FIXED)
     events = []
@@ -194,7 +196,7 @@ def test_b37_sending_it_again_is_opted_in_to_and_marked():
         KafkaException(KafkaError(KafkaError._ALL_BROKERS_DOWN)),
     ],
 )
-def test_b38_one_readiness_race_is_one_family(away):
+def test_one_readiness_race_is_one_family(away):
     """kafka-python #1627, #2135: whatever class it has, it is tried again."""
     send = Script(away, "written")
     assert retrier(RetryPolicy(backoff=FIXED), api="Produce").run(send) == "written"
@@ -209,7 +211,7 @@ def test_b38_one_readiness_race_is_one_family(away):
         aiokafka.errors.IncompatibleBrokerVersion(),
     ],
 )
-def test_b38_a_version_that_does_not_fit_is_not_tried_again(refused):
+def test_a_version_that_does_not_fit_is_not_tried_again(refused):
     """Made by the client or said by the broker: configuration."""
     call = Script(refused)
     outcome = ended(retrier(RetryPolicy(), api="Fetch"), call)
@@ -239,7 +241,7 @@ def closing_server():
     thread.join(5)
 
 
-def test_b90_a_removed_version_is_tried_twice_at_most(closing_server):
+def test_a_removed_version_is_tried_twice_at_most(closing_server):
     """kafka-python #2679, KIP-896: a broker that hangs up on DescribeLogDirs v0."""
     address, requests = closing_server
 
@@ -255,7 +257,7 @@ def test_b90_a_removed_version_is_tried_twice_at_most(closing_server):
     assert (outcome.reason, len(requests)) == (StopReason.ATTEMPTS, 2)
 
 
-def test_b90_a_broker_that_says_so_is_asked_once():
+def test_a_broker_that_says_so_is_asked_once():
     """Code 35 is configuration, under every preset."""
     for name in presets():
         call = Script(kafka.errors.UnsupportedVersionError())

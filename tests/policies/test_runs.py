@@ -113,7 +113,7 @@ def test_a_repair_that_fails_ends_the_call(drive, broken):
 
 @both
 def test_a_repair_may_return_nothing(drive):
-    """Only False says that it failed."""
+    """A repair that returns None has succeeded; only False means failure."""
     repair = Script(None)
     one = retrier(FAST, api="Fetch", repairs={Action.REFRESH: repair})
     assert drive(one, Script(MOVED(), "read")) == "read"
@@ -202,7 +202,7 @@ def test_what_a_session_knows_goes_into_the_verdict():
 
 
 def test_the_open_breaker_says_whose_call_it_refused():
-    """Request, topic and client."""
+    """The error of an open breaker has request, topic and client."""
     context = CallContext(api="Fetch", topic="t", client="aiokafka")
     one = retrier(BREAKING, context=context)
     ended(run, one, Script(MOVED()))
@@ -232,7 +232,7 @@ def test_the_decorator_hands_over_all_that_it_is_told():
     ],
 )
 def test_the_decorator_refuses_a_wrong_word_at_once(wrong, said):
-    """Not at the first failure."""
+    """A wrong argument of retry() raises at decoration, not at the first failure."""
     with pytest.raises((TypeError, ValueError), match=said):
         retry(FAST, **wrong)
 

@@ -113,7 +113,7 @@ def test_a_combination_that_does_not_work_is_found(policy, kind, settings, findi
     ],
 )
 def test_a_value_that_works_is_written_as_people_write_it(kind, settings):
-    """Not 2.4000000000000004."""
+    """A proposed value is rounded: 2.4, not 2.4000000000000004."""
     told = [str(each) for each in found(RetryPolicy(), settings, kind).values()]
     assert any(text.endswith("; deadline = 2.4 works") for text in told)
 
@@ -321,7 +321,7 @@ def test_what_is_proposed_leaves_room():
 
 
 def test_a_kind_or_client_that_there_is_not_is_refused():
-    """The message says which there are."""
+    """The error for an unknown kind or client lists those that exist."""
     with pytest.raises(ValueError, match="kind"):
         check_stacking(RetryPolicy(), {}, kind="stream", client="aiokafka")
     with pytest.raises(ValueError, match="client"):

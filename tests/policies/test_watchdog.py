@@ -121,7 +121,7 @@ def test_whose_cancellation_it_was_is_told_once():
 
 
 def test_outside_a_task_there_is_nothing_to_watch():
-    """The message says what is needed."""
+    """A retried coroutine outside a task raises an error that says what is needed."""
     import asyncio
 
     async def main():

@@ -53,12 +53,12 @@ def test_import_loads_no_engine():
     ],
 )
 @given(made=st.uuids())
-def test_b89_ids_are_read_in_every_form(form, made):
+def test_ids_are_read_in_every_form(form, made):
     """Kafka prints 22 characters, programs hold bytes, Python has a class."""
     assert made == parse_uuid(form(made))
 
 
-def test_b89_id_that_kafka_printed_comes_back_as_the_same_text():
+def test_id_that_kafka_printed_comes_back_as_the_same_text():
     """The text of the report, there and back, inside a message too."""
     assert format_uuid(parse_uuid(TEXT)) == TEXT
     content = {"log_dirs": [TEXT], "incarnation_id": None}
@@ -75,7 +75,7 @@ def test_b89_id_that_kafka_printed_comes_back_as_the_same_text():
         *(b"", bytes(15), bytes(17), "0" * 31, "0" * 32 + "-", 7),
     ],
 )
-def test_b89_what_is_no_id_is_refused(wrong):
+def test_what_is_no_id_is_refused(wrong):
     """21 or 23 characters, text that no id prints as, bytes of another number."""
     assert "a uuid cannot be made of" in str(refused(parse_uuid, wrong))
     with pytest.raises(ValueError, match="22 characters that Kafka prints"):
@@ -86,7 +86,7 @@ def test_b89_what_is_no_id_is_refused(wrong):
     ("version", "header"),
     [(1, "0023000100000007000161"), (2, "002300020000000700016100")],
 )
-def test_b88_client_id_stays_old_and_tags_follow_it(version, header):
+def test_client_id_stays_old_and_tags_follow_it(version, header):
     """In flexible versions the header ends with tags; its string is as it was."""
     about = {"correlation_id": 7, "client_id": "a"}
     sent = message("DescribeLogDirs").serialize_request(
@@ -98,7 +98,7 @@ def test_b88_client_id_stays_old_and_tags_follow_it(version, header):
     assert about.items() <= read["header"].items()
 
 
-def test_b88_api_versions_response_has_the_old_header():
+def test_api_versions_response_has_the_old_header():
     """62 APIs, counted right after the error code: no byte of tags comes before."""
     apis = [{"api_key": n, "min_version": 0, "max_version": 1} for n in range(62)]
     sent = message("ApiVersions").serialize_response(
@@ -108,7 +108,7 @@ def test_b88_api_versions_response_has_the_old_header():
     assert len(message("ApiVersions").deserialize_response(sent, 3)["api_keys"]) == 62
 
 
-def test_b91_answer_35_to_api_versions_has_the_layout_of_version_0():
+def test_answer_35_to_api_versions_has_the_layout_of_version_0():
     """A broker that does not know the version says in the oldest form what it knows."""
     answer = bytes.fromhex("00000001" + "0023" + "00000001" + "0012" + "0000" + "0002")
     read = message("ApiVersions").deserialize_response(answer, 4)
@@ -117,7 +117,7 @@ def test_b91_answer_35_to_api_versions_has_the_layout_of_version_0():
     assert answer == message("ApiVersions").serialize_response(read, 4)
 
 
-def test_b90_versions_that_kafka_removed_are_refused():
+def test_versions_that_kafka_removed_are_refused():
     """DescribeLogDirs 0 would be answered with a closed connection."""
     found = message("DescribeLogDirs")
     assert (found.min_supported_version(), found.max_supported_version()) == (1, 5)
@@ -289,7 +289,7 @@ def test_field_that_a_version_lacks_is_an_error_unless_ignorable_or_the_default(
 
 
 def test_tags_in_a_version_without_tags_are_an_error():
-    """Dropping them would lose them unseen."""
+    """Tags in a version without tags raise an error instead of being dropped."""
     error = refused(
         message("Heartbeat").serialize_request, {"unknown_tags": {1: b""}}, 3
     )
@@ -352,7 +352,7 @@ def test_input_that_is_wrong_says_where(digits, field, offset, words):
 
 
 def test_negative_lengths_other_than_null_are_refused():
-    """Old lengths have a sign."""
+    """A length below -1 in an old version is malformed."""
     data = bytes.fromhex("fffffffe")
     error = refused(message("DescribeLogDirs").deserialize_request, data, 1, False)
     assert "topics, offset 0: a negative length, -2" in str(error)
@@ -423,7 +423,7 @@ def test_message_that_is_not_there_is_named(name, words):
 
 
 def test_error_survives_pickle_and_copy():
-    """Text and places, all of it."""
+    """A pickled ProtocolError has its text, message, version, field and offset."""
     error = refused(broker_registration.deserialize_request, b"", 4, False)
     for other in (pickle.loads(pickle.dumps(error)), copy.deepcopy(error)):
         assert str(error) == str(other)

@@ -105,7 +105,7 @@ def to_kio(module, content):
 @pytest.mark.parametrize("version", VERSIONS)
 @settings(deadline=None)
 @given(data=st.data())
-def test_b87_request_is_byte_equal_with_kio(version, data):
+def test_request_is_byte_equal_with_kio(version, data):
     """What kio writes we write, and each reads what the other wrote."""
     content = data.draw(st.fixed_dictionaries(fields(version)))
     module = kio_module(version, "request")
@@ -122,7 +122,7 @@ def test_b87_request_is_byte_equal_with_kio(version, data):
 @pytest.mark.parametrize("version", VERSIONS)
 @settings(deadline=None)
 @given(code=st.sampled_from(ErrorCode), throttle=INT32, epoch=INT64)
-def test_b87_response_is_byte_equal_with_kio(version, code, throttle, epoch):
+def test_response_is_byte_equal_with_kio(version, code, throttle, epoch):
     """For the error codes that kio knows; others are kept here too."""
     module = kio_module(version, "response")
     response = module.BrokerRegistrationResponse(
@@ -163,7 +163,7 @@ def test_header_is_byte_equal_with_kio(version):
     assert ours == theirs.getvalue() + br.serialize_request({}, version, False)
 
 
-def test_b87_log_dirs_are_left_out_where_the_version_lacks_them():
+def test_log_dirs_are_left_out_where_the_version_lacks_them():
     """Older controllers would not understand them; a broker sends its list anyway."""
     content = {"log_dirs": [uuid4()], "previous_broker_epoch": 5}
     assert br.serialize_request(content, 1) == br.serialize_request({}, 1)
@@ -225,8 +225,8 @@ def to_java(jvm, content):
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("rack", [None, "", "r"])
 @pytest.mark.java
-def test_b87_request_is_what_kafkas_own_class_writes_and_reads(jvm, version, rack):
-    """The classes of kafka-clients, golden values."""
+def test_request_is_what_kafkas_own_class_writes_and_reads(jvm, version, rack):
+    """The bytes equal golden values of the classes of kafka-clients."""
     content = of_version({**GOLDEN, "rack": rack}, version)
     kafka = jvm.org.apache.kafka.common
     data = to_java(jvm, content)

@@ -149,7 +149,7 @@ def engine_class(name):
 
 @pytest.mark.parametrize(("name", "side"), BOTH)
 def test_input_that_is_cut_off_or_too_long_is_refused(name, side):
-    """At every length, with the offset."""
+    """Input of every wrong length is refused, with the offset."""
     for form in versions_of(name, side):
         sample = form.sample()
         assert form.check(sample)
@@ -207,7 +207,7 @@ def check_elements(form: Form, fields):
 
 
 def test_infinity_and_nan_are_kept():
-    """Quotas are float64."""
+    """float64 fields, as in quotas, keep infinity and nan."""
     found = message("AlterClientQuotas")
     for number in (math.inf, -math.inf, math.nan, -0.0, 5e-324):
         entry = {"ops": [{"key": "k", "value": number}]}

@@ -43,7 +43,7 @@ def written(node, value):
     ],
 )
 def test_frames_are_split_where_all_of_it_is_frames(data, messages):
-    """Other data is a single message."""
+    """Data that does not consist of frames is a single message."""
     assert split_frames(data) == messages
 
 
@@ -80,7 +80,7 @@ def test_the_newest_version_that_fits_is_found():
 
 
 def test_an_error_has_its_place_in_text_and_attributes():
-    """Only what is known of it."""
+    """The text of a ProtocolError has only the parts of the place that are known."""
     error = ProtocolError("bad", message="M", version=3, field="a[0].b", offset=7)
     assert str(error) == "M v3: a[0].b, offset 7: bad"
     assert (error.message, error.version) == ("M", 3)
@@ -91,7 +91,7 @@ def test_an_error_has_its_place_in_text_and_attributes():
 
 @pytest.mark.parametrize("version", [-1, 99])
 def test_a_version_that_there_is_not_is_refused_both_ways(version):
-    """The error says which there are."""
+    """Encoding and decoding name the versions that exist."""
     api = message("ApiVersions")
     for call, given in (
         (api.serialize_request, {}),
@@ -106,7 +106,7 @@ def test_a_version_that_there_is_not_is_refused_both_ways(version):
 
 @pytest.mark.parametrize("version", [True, "1", None, 1.0])
 def test_a_version_is_a_whole_number(version):
-    """True is none."""
+    """True is not accepted as a version."""
     with pytest.raises(ProtocolError, match="a version is a number, not") as caught:
         message("ApiVersions").deserialize_request(b"", version)
     assert caught.value.message == "ApiVersionsRequest"
@@ -114,7 +114,7 @@ def test_a_version_is_a_whole_number(version):
 
 @pytest.mark.parametrize("name", [None, 1.5, b"Fetch"])
 def test_a_message_is_looked_up_by_name_or_number(name):
-    """Nothing else names one."""
+    """message() raises TypeError for anything but a name or a number."""
     with pytest.raises(TypeError, match=r"message\(\) takes a name"):
         message(name)
 
@@ -139,7 +139,7 @@ def test_what_is_no_number_is_no_float(value):
 
 
 def test_a_float_may_be_given_as_a_whole_number():
-    """Unless it is too large."""
+    """A float64 field takes an int, unless it is too large."""
     assert Float().read(Source(written(Float(), 3))) == 3.0
     with pytest.raises(MalformedError) as caught:
         written(Float(), 10**400)
@@ -147,7 +147,7 @@ def test_a_float_may_be_given_as_a_whole_number():
 
 
 def test_lengths_take_their_own_bytes():
-    """A compact one at least one."""
+    """A compact length takes one byte or more, an old one two or four."""
     sizes = [Length(size, nullable=False).smallest for size in (0, 2, 4)]
     assert sizes == [1, 2, 4]
 
@@ -166,7 +166,7 @@ def test_a_length_is_held_against_the_bytes_of_its_elements():
 
 @pytest.mark.parametrize("size", [32_767, 32_768])
 def test_the_longest_text_of_an_old_version(size):
-    """One byte more does not fit."""
+    """A text of 32,767 bytes fits, and one byte more does not."""
     text = Text(Length(2, nullable=False))
     if size == 32_767:
         assert len(written(text, "x" * size)) == size + 2
@@ -189,7 +189,7 @@ def test_bytes_of_every_kind_are_written(kind):
 
 
 def test_what_are_no_bytes_is_refused_by_its_type():
-    """Never by its content."""
+    """The error for a value that is not bytes has its type, not its content."""
     with pytest.raises(MalformedError) as caught:
         written(Blob(Length(4, nullable=False)), "secret")
     assert caught.value.problem == "bytes needed, not str"
@@ -208,7 +208,7 @@ def test_what_are_no_bytes_is_refused_by_its_type():
     ],
 )
 def test_varints_have_seven_bits_a_byte(value, data):
-    """There and back."""
+    """A varint is read back as the number that was written."""
     target = bytearray()
     put_unsigned(target, value)
     assert bytes(target) == data
@@ -242,7 +242,7 @@ def test_a_tuple_is_a_list_and_a_text_is_none():
     ("first", "is_null"), [(0x7F, False), (0x80, True), (0, False)]
 )
 def test_a_negative_byte_says_null(first, is_null):
-    """127 is not negative."""
+    """A struct is null if its byte is negative; 127 is not."""
     nullable = Nullable(Struct([], None, [], frozenset()))
     assert (nullable.read(Source(bytes([first]))) is None) is is_null
 
@@ -255,7 +255,7 @@ def test_tags_take_a_byte_where_there_may_be_some():
 
 
 def test_a_field_whose_default_cannot_be_written_must_be_given():
-    """It is named."""
+    """The error names a missing field whose default is null and not allowed."""
     slot = Slot("a", Text(Length(2, nullable=False)), lambda: None, None)
     with pytest.raises(MalformedError) as caught:
         slot.bytes_of({})
@@ -265,7 +265,7 @@ def test_a_field_whose_default_cannot_be_written_must_be_given():
 
 @pytest.mark.parametrize("tag", ["1", True, -1, 2**31, 1.0, None])
 def test_a_tag_is_a_number_of_31_bits(tag):
-    """Nothing else is one."""
+    """An unknown tag is a number from 0 to 2**31 - 1."""
     flexible = Struct([], {}, [], frozenset())
     with pytest.raises(MalformedError) as caught:
         written(flexible, {"unknown_tags": {tag: b""}})

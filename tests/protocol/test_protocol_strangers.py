@@ -34,12 +34,12 @@ def test_who_speaks_is_seen_from_the_first_bytes(first, name):
 
 @pytest.mark.parametrize("size", [2**32, -(2**31) - 1, 2**40 + 0x47455420])
 def test_a_number_that_no_four_bytes_hold_names_nobody(size):
-    """Some logs hold larger numbers."""
+    """A size in a log line beyond 32 bits names no protocol."""
     assert stranger_by_size(size) is None
 
 
 def test_the_ends_of_what_four_bytes_hold_are_looked_at():
-    """As is every size within."""
+    """The smallest and the largest 32-bit size are looked up."""
     for first in (b"\xff\xff\xff\xff", b"\x80\0\0\0", b"\0\0\0\0"):
         assert stranger_by_size(int.from_bytes(first, "big")) is None
         assert stranger_by_size(int.from_bytes(first, "big", signed=True)) is None

@@ -182,7 +182,7 @@ def test_a_new_state_remembers_nothing_of_the_old():
 
 
 def test_what_it_says_of_itself():
-    """State, since when, and until when."""
+    """A breaker reports its state, since when, and until when."""
     breaker = CircuitBreaker(failures=1, open_for=10, probes=1)
     breaker.failed(3)
     assert breaker.describe(6.5, 6.5) == (

@@ -271,7 +271,7 @@ def test_only_a_dead_client_is_repaired_in_doubt():
 
 
 def test_a_pause_is_never_below_the_floor():
-    """A breaker may ask for less."""
+    """The pause for an open breaker has a lower bound."""
     assert machine().paused(0.1, ruling(Action.RETRY), 0.0).wait == 0.5
 
 
@@ -280,7 +280,7 @@ def test_a_pause_is_never_below_the_floor():
     [{"null_key": 1}, {"idempotent": 1}, {"transactional": 1}, {"repeatable": None}],
 )
 def test_a_context_takes_no_number_for_a_flag(known):
-    """The message names it."""
+    """A CallContext with a number for a flag raises TypeError with its name."""
     with pytest.raises(TypeError, match=next(iter(known))):
         CallContext(**known)
 
@@ -374,7 +374,7 @@ TestEngine = EngineMachine.TestCase
 
 @given(st.integers(0, 2**32), st.integers(2, 50))
 def test_same_seed_same_schedule(seed, length):
-    """Randomness comes from outside alone."""
+    """Two machines with the same random numbers draw the same waits."""
 
     def schedule():
         one = Machine(0.0, Random(seed).random)

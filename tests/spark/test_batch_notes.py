@@ -118,7 +118,7 @@ def test_unknown_is_never_zero(appended, twice, said):
 
 
 def test_keys_that_collapsed_are_warned_of_once_with_their_number():
-    """One of them may be meant."""
+    """The warning about keys `{}` has their number and appears once."""
     assert report(collapsed_keys=1).warnings == ()
     both = total("t", None, [report(collapsed_keys=1), report(collapsed_keys=3)])
     assert both.warnings[0].startswith("4 records have the key {}: to_json omits")

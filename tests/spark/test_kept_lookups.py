@@ -98,7 +98,7 @@ def test_what_is_known_holds_while_nobody_answers(cluster, kept, caplog):
 
 @pytest.mark.parametrize("names", [["t", "new"], ["new"]])
 def test_stream_that_knows_nothing_yet_waits_its_whole_time(cluster, kept, names):
-    """Nothing would be checked otherwise."""
+    """The first batch of a stream waits for a broker for its whole time limit."""
     kept.find(["t"], **KEEP)
     cluster.time, cluster.away = 600.0, True
     with pytest.raises(e.ClientNotConnectedError):
@@ -107,7 +107,7 @@ def test_stream_that_knows_nothing_yet_waits_its_whole_time(cluster, kept, names
 
 
 def test_batch_is_told_at_once(cluster, kept):
-    """Old knowledge is for streams."""
+    """A batch write does not use cached facts if no broker answers."""
     kept.find(["t"], timeout=6.0)
     cluster.away = True
     with pytest.raises(e.ClientNotConnectedError):
@@ -137,7 +137,7 @@ def test_clients_of_a_process_are_few(kafka_cluster):
     ],
 )
 def test_foreach_batch_is_checked_when_it_is_made(arguments, said):
-    """Not at the first batch."""
+    """foreach_batch() checks its arguments before the first batch."""
     with pytest.raises(e.ClientConfigurationError) as caught:
         foreach_batch("t", bootstrap_servers="localhost:1", **arguments)
     assert said in caught.value.summary
@@ -224,7 +224,7 @@ def test_a_missing_dead_letter_topic_is_named_as_such(refusing):
 
 
 def test_a_dead_letter_topic_without_rights_is_named_as_such(refusing):
-    """What the broker said is kept."""
+    """The error for a denied dead-letter topic keeps the broker's text."""
     denied = KafkaException(KafkaError(29, "go away"))
     error = refusing(errors.translate(denied, topic="orders.dlq", api="Metadata"))
     assert f"go away; {NEED}" == error.summary

@@ -47,7 +47,7 @@ def send(given, key=None):
     return delivery.counts
 
 
-def test_b07_s49_client_that_may_only_write_is_warned_once_and_writes(secured):
+def test_client_that_may_only_write_is_warned_once_and_writes(secured):
     """The look-up is advisory; the warning names what to grant."""
     topic = secured.create_topic()
     secured.grant("bob", "WRITE", "TOPIC", topic)
@@ -106,7 +106,7 @@ def test_client_that_may_only_see_a_topic_is_told_so_before_anything_is_sent(
     assert caught.value.verdict.action is Action.CONFIGURE
 
 
-def test_s09_wrong_password_is_not_called_a_missing_topic(secured):
+def test_wrong_password_is_not_called_a_missing_topic(secured):
     """Spark's own sink says that the topic is not present, after a minute."""
     given = options(secured, "SASL_PLAIN", "bob", "t")
     login = given["kafka.sasl.jaas.config"].replace("b-secret", "wrong")
@@ -185,7 +185,7 @@ def test_client_that_may_not_write_at_all_fails_with_what_the_brokers_said(secur
 def test_listener_that_does_less_than_the_settings_say_is_told(
     kafka_cluster, kafka_topic, config, said
 ):
-    """CONFIGURE: no later try helps."""
+    """A listener without TLS or login has the verdict CONFIGURE."""
     servers = kafka_cluster.bootstrap_servers
     with pytest.raises(e.KafkaGuardError) as caught:
         look_up(make_settings(servers, topic=kafka_topic, config=config))

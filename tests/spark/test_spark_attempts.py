@@ -61,7 +61,7 @@ def test_task_that_can_only_fail_again_fails_before_it_begins(attempt, error):
     "error", [e.ClientTimeoutError("slow"), e.NotEnoughReplicasError("soon")]
 )
 def test_task_that_may_succeed_is_tried_again(attempt, error):
-    """Brokers come back."""
+    """A task that failed with a retriable error is run again."""
     assert attempt(error)[0]
     assert attempt(error, number=1)[0]
 

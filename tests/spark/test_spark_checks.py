@@ -162,7 +162,7 @@ def test_header_name_with_a_nul_is_refused_and_shown_in_the_dead_letter():
     ],
 )
 def test_what_the_client_would_change_fails_the_check_of_a_row(flags, reason):
-    """Before anything is sent."""
+    """A row that the client would change is refused before anything is sent."""
     check = RowCheck(make_settings("localhost:1"))
     vars(check)["_known"] = known(SinkTopic("t", 1))
     with pytest.raises(TaskFailedError, match=reason):

@@ -226,7 +226,7 @@ def test_batch_too_large_is_not_held_against_its_records(kafka_cluster, kafka_to
     assert counts.delivered == 50
 
 
-def test_s08_too_large_value_becomes_a_dead_letter_cut_to_what_fits(
+def test_too_large_value_becomes_a_dead_letter_cut_to_what_fits(
     kafka_cluster, kafka_topic
 ):
     """Compression does not help; the letter says how large the value was."""
@@ -298,7 +298,7 @@ def test_largest_record_that_the_topic_takes_passes_and_one_byte_more_does_not(
     assert (asked.delivered, asked.dead_lettered["TOO_LARGE"]) == (1 - size, size)
 
 
-def test_b05_s51_tombstone_with_a_key_arrives_as_null(kafka_cluster, kafka_topic):
+def test_tombstone_with_a_key_arrives_as_null(kafka_cluster, kafka_topic):
     """A delete marker is no empty value, and no reason to refuse."""
     topic = kafka_cluster.create_topic(config=COMPACTED)
     settings = settings_for(kafka_cluster, topic, policy=letters_to(kafka_topic))
@@ -310,7 +310,7 @@ def test_b05_s51_tombstone_with_a_key_arrives_as_null(kafka_cluster, kafka_topic
     }
 
 
-def test_b06_topic_that_became_compacted_is_seen_by_the_next_write(
+def test_topic_that_became_compacted_is_seen_by_the_next_write(
     kafka_cluster, kafka_topic
 ):
     """The policy is looked up for each write, and "compact,delete" counts."""
@@ -388,7 +388,7 @@ def test_headers_without_names_are_found_in_a_part_of_a_batch():
     assert part.nameless().to_pylist() == [False, False, True]
 
 
-def test_s25_refused_record_fails_a_task_that_has_no_dead_letter_topic(kafka_cluster):
+def test_refused_record_fails_a_task_that_has_no_dead_letter_topic(kafka_cluster):
     """The error says which topic and why, and nothing of the record."""
     topic = kafka_cluster.create_topic(config=COMPACTED)
     with pytest.raises(e.InvalidRecordKeyError, match="NULL_KEY") as caught:
@@ -413,7 +413,7 @@ def test_dead_letter_that_cannot_be_written_fails_the_task(kafka_cluster):
 
 
 def test_dead_letters_share_only_batches_that_their_topic_takes(kafka_cluster):
-    """Whatever batch.size was asked for."""
+    """Batches of dead letters fit their topic, whatever batch.size is set."""
     topic = kafka_cluster.create_topic(config=COMPACTED)
     dead = kafka_cluster.create_topic(config={"max.message.bytes": 2_000})
     config = {"batch.size": "900000", **ONE_BATCH}
@@ -459,7 +459,7 @@ def test_record_in_doubt_fails_the_task_or_is_reported(
         assert deliver(settings, rows).in_doubt.total() > 0
 
 
-def test_s27_full_queue_is_waited_for(kafka_cluster, kafka_topic):
+def test_full_queue_is_waited_for(kafka_cluster, kafka_topic):
     """A tight loop over a small queue loses nothing."""
     config = {"queue.buffering.max.messages": "1000"}
     settings = settings_for(kafka_cluster, kafka_topic, config=config)
@@ -474,7 +474,7 @@ def test_windows_are_settled_one_after_the_other(kafka_cluster, kafka_topic):
     assert deliver(settings, *batches, window=1_000).delivered == 3_000
 
 
-def test_s29_keys_land_where_javas_clients_put_them(kafka_cluster):
+def test_keys_land_where_javas_clients_put_them(kafka_cluster):
     """murmur2: kafka-python's partitioner, which is Java's, is the oracle."""
     from kafka.partitioner.default import murmur2
 
@@ -502,7 +502,7 @@ def test_next_task_takes_the_producer_of_the_last_unless_that_failed(
 
 
 def test_counts_survive_the_way_to_the_driver():
-    """JSON keeps them as they are."""
+    """The counts of a task are the same after JSON."""
     counts = TaskCounts(read=3, delivered=1, resent=1, attempt=2)
     counts.dead_lettered["NULL_KEY"] += 2
     again = TaskCounts.from_json(counts.to_json())

@@ -44,7 +44,7 @@ def test_code_that_nobody_knows_keeps_its_number():
 
 
 @pytest.mark.parametrize("attribute", ["__cause__", "_cause"])
-def test_s47_causes_are_followed_also_sparks_private_ones(attribute):
+def test_causes_are_followed_also_sparks_private_ones(attribute):
     """The telling error moves between cause and cause's cause."""
     inner = RuntimeError(as_text(e.MessageTooLargeError("large", topic="t")))
     outer = RuntimeError("stream failed")
@@ -55,7 +55,7 @@ def test_s47_causes_are_followed_also_sparks_private_ones(attribute):
 
 
 def test_our_own_error_is_found_as_it_is():
-    """Nothing is rebuilt that is there."""
+    """error_from() returns a kafkaguard error in the chain unchanged."""
     error = e.InvalidTopicError("no")
     outer = RuntimeError("failed")
     outer.__cause__ = error
@@ -73,13 +73,13 @@ def test_our_own_error_is_found_as_it_is():
         ("TopicAuthorizationException", e.TopicAuthorizationFailedError),
     ],
 )
-def test_s03_s46_javas_class_is_known_by_the_end_of_its_name(root, name, expected):
+def test_javas_class_is_known_by_the_end_of_its_name(root, name, expected):
     """Also where a platform has put Kafka's client under a name of its own."""
     text = f"Job aborted due to stage failure: {root}{JAVA}{name}: whatever"
     assert isinstance(error_from(RuntimeError(text)), expected)
 
 
-def test_s05_mates_text_is_explained_as_what_it_is():
+def test_mates_text_is_explained_as_what_it_is():
     """A task without a bad row fails with this text; the record may be sent again."""
     text = (
         "org.apache.kafka.common.KafkaException: Failed to append record because it "
@@ -149,7 +149,7 @@ MISSED = (
         (MISSED, e.OffsetOutOfRangeError, Action.REJECT, "no"),
     ],
 )
-def test_s09_texts_of_java_say_more_than_their_class(text, expected, action, written):
+def test_texts_of_java_say_more_than_their_class(text, expected, action, written):
     """What waits for metadata has sent nothing, and is no delivery in doubt."""
     error = error_from(RuntimeError(f"Job aborted: {text}\n\tat java.lang.Thread"))
     assert isinstance(error, expected)

@@ -26,9 +26,7 @@ KEYED = {str(number) for number in range(1000) if number != 500}
 @pytest.mark.parametrize(
     "master", ["local[2,4]", "remote(local[2,4])", "local-cluster[2,1,1024]"]
 )
-def test_s15_s33_s34_s41_sink_is_the_same_on_each_master(
-    kafka_cluster, tmp_path, master
-):
+def test_sink_is_the_same_on_each_master(kafka_cluster, tmp_path, master):
     """A write, failures, the data source, guard_sink and foreachBatch.
 
     In Connect the hook runs on the server, so what it learns does not come back.

@@ -96,22 +96,24 @@ def client(**config):
         ),
         ({"kafka.securty.protocol": "SSL"}, "did you mean 'kafka.security.protocol'?"),
         ({"kafka.sasl.jaas.config": "OAuthBearer"}, "kafka.sasl.username"),
-        ({"kafka.linger.ms": "soon"}, "kafka.linger.ms: the value is not a number; "),
-        ({"kafka.linger.ms": "soon"}, "allowed is 0..900000"),
-        ({"kafka.linger.ms": "-1"}, "kafka.linger.ms: the value is outside of 0..900"),
-        ({"kafka.batch.size": "0"}, "is outside of 1..2147483647"),
-        ({"kafka.batch.size": "big"}, "not a number; allowed is 1..2147483647"),
+        ({"kafka.linger.ms": "soon"}, "kafka.linger.ms: Invalid value for"),
+        ({"kafka.linger.ms": "-1"}, "is outside allowed range 0..900000"),
+        ({"kafka.batch.size": "0"}, "is outside allowed range 1..2147483647"),
+        ({"kafka.batch.size": "big"}, "kafka.batch.size: Invalid value"),
         ({"kafka.buffer.memory": "32 MB"}, "kafka.buffer.memory: the value is not a"),
-        ({"kafka.socket.keepalive.enable": "on?"}, "the value is true or false"),
-        ({"kafka.compression.type": "zip"}, "is one of none, gzip, snappy, lz4, zstd"),
+        ({"kafka.socket.keepalive.enable": "on?"}, "true or false"),
+        ({"kafka.compression.type": "zip"}, "(one of none, gzip, snappy, lz4, zstd)"),
         ({"kafka.security.protocol": "TLS"}, "PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_S"),
         ({"kafka.delivery.timeout.ms": "0"}, "0 would mean no limit"),
         (
             {"kafka.message.timeout.ms": "00"},
             "kafka.message.timeout.ms: 0 would mean no limit",
         ),
-        ({"kafka.retries": "0"}, "kafka.retries: the client refuses this value"),
-        ({"kafka.linger.ms": "x", "kafka.batch.size": "y"}, "ms: the value is not a"),
+        ({"kafka.retries": "0"}, "the client refuses the settings: "),
+        (
+            {"kafka.linger.ms": "x", "kafka.batch.size": "y"},
+            "kafka.linger.ms: Invalid value",
+        ),
     ],
 )
 def test_wrong_option_is_refused_with_the_right_one(options, said):
@@ -119,7 +121,7 @@ def test_wrong_option_is_refused_with_the_right_one(options, said):
     assert said in refused(options)
 
 
-def test_s07_transactional_id_is_refused_and_says_why():
+def test_transactional_id_is_refused_and_says_why():
     """A transaction would not make a Spark job exactly-once."""
     assert "not make the job exactly-once" in refused({"kafka.transactional.id": "x"})
 
@@ -127,7 +129,7 @@ def test_s07_transactional_id_is_refused_and_says_why():
 @pytest.mark.parametrize(
     "name", ["acks", "linger.ms", "key.serializer", "fetch.max.wait.ms"]
 )
-def test_s45_producer_setting_without_its_prefix_is_refused(name):
+def test_producer_setting_without_its_prefix_is_refused(name):
     """Spark's own sink passes over it silently."""
     said = f"option {name!r} does nothing without its prefix: write kafka.{name}"
     assert said in refused({name: "x"})
@@ -171,26 +173,32 @@ def test_password_before_an_address_is_not_shown():
     assert "hunter2" not in str(caught.value)
 
 
-MECHANISMS = "the value is one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER"
+MECHANISMS = "one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER"
 
 
 @pytest.mark.parametrize(
     ("config", "said"),
     [
-        ({"sasl.mechanism": "PLIAN"}, f"kafka.sasl.mechanism: {MECHANISMS}"),
-        ({"sasl.mechanisms": "plain"}, f"kafka.sasl.mechanism: {MECHANISMS}"),
+        ({"sasl.mechanism": "PLIAN"}, MECHANISMS),
+        ({"sasl.mechanisms": "plain"}, MECHANISMS),
         ({"sasl.mechanism": "SCRAM-SHA-1024"}, MECHANISMS),
         ({"sasl.mechanism": "GSSAPI"}, MECHANISMS),
-        ({}, "kafka.sasl.mechanism: missing, and the other settings need it"),
-        ({"sasl.mechanism": "PLAIN", "sasl.password": None}, "and kafka.sasl.password"),
-        ({"security.protocol": "SASL"}, "kafka.security.protocol: the value is one of"),
+        ({}, f"kafka.sasl.mechanism: it is missing: {MECHANISMS}"),
+        (
+            {"sasl.mechanism": "PLAIN", "sasl.password": None},
+            "sasl.username and sasl.password must be set",
+        ),
+        (
+            {"security.protocol": "SASL"},
+            "(one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL)",
+        ),
         (
             {"security.protocol": "SSL", "ssl.ca.location": "/nowhere/ca.pem"},
-            "kafka.ssl.ca.location: the client refuses",
+            "ssl.ca.location failed",
         ),
         (
             {"security.protocol": "SSL", "ssl.keystore.location": "/nowhere/a.p12"},
-            "kafka.ssl.keystore.password: missing",
+            "`ssl.keystore.password` is mandatory",
         ),
     ],
 )
@@ -206,7 +214,7 @@ def test_setting_to_mend_is_named_and_not_the_one_that_switches_it_on(config, sa
 
 
 def test_missing_servers_are_asked_for():
-    """There is no default address."""
+    """A write without bootstrap servers is refused: there is no default address."""
     with pytest.raises(ClientConfigurationError, match=r"kafka\.bootstrap\.servers"):
         from_options({"topic": "t"})
 
@@ -302,7 +310,7 @@ def test_password_is_in_no_text():
     assert "hunter2" not in refused({"kafka.security.protocol": "hunter2"})
 
 
-def test_s22_settings_pickle():
+def test_settings_pickle():
     """They go to the executors, so they hold plain values."""
     settings = make_settings("b:1", topic="t", policy=letters_to("d"))
     assert pickle.loads(pickle.dumps(settings)) == settings
@@ -352,7 +360,7 @@ def test_doubled_column_is_refused():
 
 
 def test_declaring_compacted_fits_one_topic_only():
-    """A column may name many."""
+    """compacted= with a column `topic` is refused, because it may name many topics."""
     schema = frame("topic string, value string")
     with pytest.raises(ClientConfigurationError, match="compacted describes one"):
         check_columns(schema, make_settings("b:1", compacted=True))

@@ -134,7 +134,7 @@ def test_window_that_is_filled_slowly_takes_no_time_from_a_record():
 
 
 def test_preset_means_what_it_says():
-    """Ten attempts within 300 s."""
+    """The preset spark-sink makes ten attempts within 300 s."""
     found, error = waits_of("spark-sink")
     assert len(found) == 9
     assert sum(found) < 300
@@ -161,7 +161,7 @@ def test_override_may_send_again_what_else_would_fail_the_job():
     [TIMED_OUT, TOO_LARGE, e.InvalidRecordError.code, KafkaError._PURGE_INFLIGHT],
 )
 def test_what_may_be_written_or_can_never_be_is_not_tried_again(code):
-    """That is decided record by record."""
+    """Records that may be written or can never succeed go to the machine instead."""
     assert not Clock().attempts("spark-sink").may_be_tried(failure(code))
 
 
@@ -351,7 +351,7 @@ def test_report_says_that_all_tasks_together_are_beyond_the_limit(
 
 
 def test_dropped_records_are_records_as_well():
-    """They make the share smaller."""
+    """Dropped records count in the ratio of dead letters."""
     policy = letters_to("d", dead_letter={"topic": "d", "limit": {"ratio": 0.01}})
     policy["overrides"] = [{"when": {"code": 10}, "on_reject": "drop"}]
     driver = driver_of(Sender(), policy)
@@ -390,7 +390,7 @@ def test_record_without_a_topic_has_no_dead_letter_named_after_it():
     ],
 )
 def test_dead_letter_topic_is_the_policys(policy, topic, expected):
-    """Where any of them goes there."""
+    """A dead-letter topic is looked up if any override needs it."""
     assert expected == settings_of(policy, topic).dead_letter_topic
 
 
@@ -407,7 +407,7 @@ def test_dead_letter_topic_is_the_policys(policy, topic, expected):
 def test_client_has_no_more_time_for_an_attempt_than_the_policy(
     policy, config, seconds
 ):
-    """Unless its own setting says so."""
+    """delivery.timeout.ms is at most the deadline, unless it is set."""
     client = settings_of(policy, config=config).client
     assert client["delivery.timeout.ms"] == str(1000 * seconds)
 
@@ -429,7 +429,7 @@ def test_settings_with_a_policy_that_was_used_pickle():
 
 
 def test_policy_of_the_data_source_is_a_name_a_file_or_json(tmp_path):
-    """All that an option can say."""
+    """The option `policy` takes a preset, a file or JSON."""
     servers = {"kafka.bootstrap.servers": "b:1", "topic": "t"}
     file = tmp_path / "p.yaml"
     file.write_text("extends: spark-sink\ndead_letter: {topic: d}\n")

@@ -19,7 +19,7 @@ from kafkaguard_adapters.spark.driver.topics import look_up
 from kafkaguard_adapters.spark.executor.delivery import Delivery
 from kafkaguard_adapters.spark.executor.task import CountingTask
 from kafkaguard_adapters.spark.settings import make_settings
-from tests.spark.spark_reading import letters_to, read, values
+from tests.spark.spark_reading import read, values
 
 pytestmark = pytest.mark.xdist_group("spark")
 COMPACTED = {"cleanup.policy": "compact"}
@@ -39,7 +39,7 @@ def delivered(settings, topics, count):
     return delivery.counts.delivered
 
 
-def test_s17_counts_are_not_doubled_by_a_sort(spark, kafka_cluster, kafka_topic):
+def test_counts_are_not_doubled_by_a_sort(spark, kafka_cluster, kafka_topic):
     """Spark's observed metrics count once for the sort's sample, too."""
     df = spark.range(1000).select(F.col("id").cast("string").alias("value"))
     report = kafkaguard.spark.write(
@@ -50,7 +50,7 @@ def test_s17_counts_are_not_doubled_by_a_sort(spark, kafka_cluster, kafka_topic)
     assert (report.read, report.delivered, report.maybe_twice) == (1000, 1000, 0)
 
 
-def test_s20_s31_task_is_pickled_without_a_client_and_by_its_name():
+def test_task_is_pickled_without_a_client_and_by_its_name():
     """So whoever runs it needs the package, and says so if it is not there."""
     settings = make_settings("b:1", topic="t")
     task = CountingTask(settings, {"t": SinkTopic("t", 1)})
@@ -60,7 +60,7 @@ def test_s20_s31_task_is_pickled_without_a_client_and_by_its_name():
         assert pickle.loads(text) == task
 
 
-def test_s23_tail_of_a_partition_is_flushed(kafka_cluster, kafka_topic):
+def test_tail_of_a_partition_is_flushed(kafka_cluster, kafka_topic):
     """The last records would linger for a minute."""
     settings = make_settings(
         kafka_cluster.bootstrap_servers, topic=kafka_topic, config={"linger.ms": 60_000}
@@ -70,14 +70,14 @@ def test_s23_tail_of_a_partition_is_flushed(kafka_cluster, kafka_topic):
 
 
 @pytest.mark.parametrize("name", ["kafka.key.serializer", "kafka.value.serializer"])
-def test_s26_there_is_no_serializer_that_could_fail(name):
+def test_there_is_no_serializer_that_could_fail(name):
     """Bytes go as they are; a setting that does nothing is refused."""
     options = {"kafka.bootstrap.servers": "b:1", "topic": "t", name: "x.Y"}
     with pytest.raises(e.ClientConfigurationError, match="bytes of the column"):
         from_options(options)
 
 
-def test_s28_full_queue_of_a_broker_that_is_away_fails_the_task_in_time(
+def test_full_queue_of_a_broker_that_is_away_fails_the_task_in_time(
     kafka_cluster, kafka_topic
 ):
     """The next task has a producer of its own."""
@@ -95,7 +95,7 @@ def test_s28_full_queue_of_a_broker_that_is_away_fails_the_task_in_time(
     assert delivered(there, topics, 10) == 10
 
 
-def test_s32_s35_write_caches_nothing_and_leaves_the_session_as_it_is(
+def test_write_caches_nothing_and_leaves_the_session_as_it_is(
     spark, kafka_cluster, kafka_topic, monkeypatch
 ):
     """Serverless Spark refuses a cache; Connect's batch has a session of its own."""
@@ -117,13 +117,13 @@ def test_s32_s35_write_caches_nothing_and_leaves_the_session_as_it_is(
     assert dict(spark.conf.getAll) == before
 
 
-def test_s40_number_of_attempts_cannot_be_set_in_a_running_session(spark):
+def test_number_of_attempts_cannot_be_set_in_a_running_session(spark):
     """So nothing promises it: an attempt that can only fail ends at once instead."""
     with pytest.raises(Exception, match=r"spark\.task\.maxFailures"):
         spark.conf.set("spark.task.maxFailures", "1")
 
 
-def test_s42_check_survives_the_optimizer(spark):
+def test_check_survives_the_optimizer(spark):
     """Where Spark believes that a key cannot be null, too."""
     df = spark.range(3).select(
         F.col("id").cast("string").alias("key"), F.lit("v").alias("value")
@@ -137,7 +137,7 @@ def test_s42_check_survives_the_optimizer(spark):
 
 
 @pytest.mark.parametrize("source", ["local rows", "range"])
-def test_s44_refused_row_is_told_wherever_spark_meets_it(spark, kafka_cluster, source):
+def test_refused_row_is_told_wherever_spark_meets_it(spark, kafka_cluster, source):
     """Rows that the driver holds are evaluated by its optimizer, others by tasks."""
     topic = kafka_cluster.create_topic(config=COMPACTED)
     if source == "range":
@@ -152,12 +152,3 @@ def test_s44_refused_row_is_told_wherever_spark_meets_it(spark, kafka_cluster, s
         )
     assert caught.value.topic == topic
     assert read(kafka_cluster, topic) == []
-
-
-@pytest.mark.parametrize("name", ["filter", "where", "join", "crossJoin", "dropna"])
-def test_guard_sink_is_the_last_step(spark, name):
-    """What drops rows after the check could fail the job for one that it drops."""
-    df = spark.range(3).select(F.lit("v").alias("value"))
-    guarded = kafkaguard.spark.guard_sink(df, "t", policy=letters_to("d"))
-    with pytest.raises(e.ClientConfigurationError, match=f"{name} before guard_sink"):
-        getattr(guarded, name)("value is not null")

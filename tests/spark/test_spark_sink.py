@@ -75,7 +75,7 @@ def some(spark, rows=1000, keyless=500):
     )
 
 
-def test_s01_refused_rows_are_counted_and_kept_with_their_reason(
+def test_refused_rows_are_counted_and_kept_with_their_reason(
     spark, write, kafka_cluster, kafka_topic, compacted
 ):
     """999 rows in the topic, one in the other, and the report knows."""
@@ -93,7 +93,7 @@ def test_s01_refused_rows_are_counted_and_kept_with_their_reason(
     assert json.loads(json.dumps(report.to_dict()))["unaccounted"] == 0
 
 
-def test_s02_key_is_checked_as_it_is_written(spark, write, kafka_topic, compacted):
+def test_key_is_checked_as_it_is_written(spark, write, kafka_topic, compacted):
     """A source column without nulls may become a null key on the way."""
     df = spark.range(3).select(F.lit('{"id":1}').alias("value"))
     df = df.withColumn("key", F.get_json_object("value", "$.ID"))
@@ -101,7 +101,7 @@ def test_s02_key_is_checked_as_it_is_written(spark, write, kafka_topic, compacte
     assert report.dead_lettered == {"NULL_KEY": 3}
 
 
-def test_s05_s06_s39_null_key_fails_the_job_before_anything_is_sent(
+def test_null_key_fails_the_job_before_anything_is_sent(
     spark, write, kafka_cluster, compacted
 ):
     """Four attempts at each task, and not one record in the topic."""
@@ -115,7 +115,7 @@ def test_s05_s06_s39_null_key_fails_the_job_before_anything_is_sent(
     assert read(kafka_cluster, compacted) == []
 
 
-def test_b97_error_of_a_job_survives_pickle(spark, write, compacted):
+def test_error_of_a_job_survives_pickle(spark, write, compacted):
     """What the driver rebuilt goes through process pools as it is."""
     with pytest.raises(e.InvalidRecordKeyError) as caught:
         write(some(spark), compacted)
@@ -128,7 +128,7 @@ def test_b97_error_of_a_job_survives_pickle(spark, write, compacted):
 def test_too_large_value_fails_the_job_before_anything_is_sent(
     spark, write, kafka_cluster, kafka_topic
 ):
-    """max_record_bytes counts key, value and headers."""
+    """max_record_bytes limits key, value and headers together."""
     df = some(spark).withColumn(
         "headers", F.expr("array(struct('h' key, X'00' value))")
     )
@@ -140,7 +140,7 @@ def test_too_large_value_fails_the_job_before_anything_is_sent(
     assert len(read(kafka_cluster, kafka_topic)) == 1000
 
 
-def test_s12_row_without_a_topic_is_set_aside(spark, write, kafka_cluster, kafka_topic):
+def test_row_without_a_topic_is_set_aside(spark, write, kafka_cluster, kafka_topic):
     """Spark's own sink fails the job for it."""
     plain = kafka_cluster.create_topic()
     df = some(spark).withColumn("topic", F.when(F.col("key").isNotNull(), plain))
@@ -152,9 +152,7 @@ def test_s12_row_without_a_topic_is_set_aside(spark, write, kafka_cluster, kafka
         write(df)
 
 
-def test_s09_s54_missing_topic_is_found_before_the_job_starts(
-    spark, write, kafka_topic
-):
+def test_missing_topic_is_found_before_the_job_starts(spark, write, kafka_topic):
     """Spark's own sink waits a minute, four times."""
     started = time.monotonic()
     for topic, policy in [("nope", None), (kafka_topic, letters_to("nope"))]:
@@ -166,8 +164,8 @@ def test_s09_s54_missing_topic_is_found_before_the_job_starts(
     assert time.monotonic() - started < 50
 
 
-def test_s09_unreachable_broker_is_said_within_a_minute(spark):
-    """The message names the address."""
+def test_unreachable_broker_is_said_within_a_minute(spark):
+    """The error for brokers that are away names their addresses."""
     df = some(spark)
     started = time.monotonic()
     with pytest.raises(e.ClientNotConnectedError, match="localhost:1 answered"):
@@ -175,7 +173,7 @@ def test_s09_unreachable_broker_is_said_within_a_minute(spark):
     assert time.monotonic() - started < 50
 
 
-def test_s04_job_with_a_null_key_is_tried_once(spark, write, compacted):
+def test_job_with_a_null_key_is_tried_once(spark, write, compacted):
     """A retry around the write knows that it can never succeed."""
     tries = []
 
@@ -376,7 +374,7 @@ def test_wrong_input_is_said_before_anything_starts(
     assert "Logger" not in capfd.readouterr().err
 
 
-def test_s29_keys_land_where_sparks_own_sink_puts_them(spark, write, kafka_cluster):
+def test_keys_land_where_sparks_own_sink_puts_them(spark, write, kafka_cluster):
     """Keys of all lengths, the empty one among them: it is a key, not random."""
     ours, theirs = (kafka_cluster.create_topic(partitions=7) for _ in range(2))
     key = F.repeat(F.lit("k"), (F.col("id") % 40).cast("int"))
@@ -392,7 +390,7 @@ def test_s29_keys_land_where_sparks_own_sink_puts_them(spark, write, kafka_clust
     assert len(placed[0]) == 40
 
 
-def test_s48_declared_and_found_must_agree(spark, write, compacted, kafka_topic):
+def test_declared_and_found_must_agree(spark, write, compacted, kafka_topic):
     """A topic whose policy fell back to delete is not written as a compacted one."""
     with pytest.raises(
         e.ClientConfigurationError, match="and the topic is not compacted"
@@ -526,14 +524,14 @@ def test_mistake_is_said_shortly_where_spark_hides_tracebacks(spark, sink):
     ],
 )
 def test_data_source_checks_before_anything_starts(spark, sink, options, said):
-    """Options, columns and topics."""
+    """The data source checks options, columns and topics before the job starts."""
     with pytest.raises(Exception, match=said) as caught:
         sink(some(spark), **options).save()
     assert said in str(kafkaguard.spark.error_from(caught.value))
 
 
-def test_s11_topic_column_and_topic_option_are_refused_together(spark, sink, write):
-    """The option would win silently."""
+def test_topic_column_and_topic_option_are_refused_together(spark, sink, write):
+    """A column `topic` beside the option `topic` is refused; Spark would ignore it."""
     df = some(spark).withColumn("topic", F.lit("a"))
     with pytest.raises(e.ClientConfigurationError, match="both a column topic and"):
         write(df, "b")
@@ -542,7 +540,7 @@ def test_s11_topic_column_and_topic_option_are_refused_together(spark, sink, wri
 
 
 def test_data_source_does_not_overwrite(spark, sink):
-    """Kafka has no such thing."""
+    """mode("overwrite") is refused, because Kafka cannot overwrite."""
     with pytest.raises(Exception, match="cannot be overwritten"):
         sink(some(spark), topic="t").mode("overwrite").save()
 
@@ -567,9 +565,7 @@ def test_guard_sink_prepares_rows_for_sparks_own_sink(
     assert why(found["NULL_KEY"])["topic"] == compacted
 
 
-def test_s06_guard_sink_without_dead_letters_lands_nothing(
-    spark, kafka_cluster, compacted
-):
+def test_guard_sink_without_dead_letters_lands_nothing(spark, kafka_cluster, compacted):
     """The check is below the shuffle, so Spark's sink never starts."""
     guarded = kafkaguard.spark.guard_sink(some(spark), compacted)
     servers = kafka_cluster.bootstrap_servers
@@ -634,7 +630,7 @@ def test_guard_sink_keeps_the_partition(spark, kafka_cluster, kafka_topic):
     }
 
 
-def test_s13_s16_report_does_not_hang_on_observed_metrics(spark, write, kafka_topic):
+def test_report_does_not_hang_on_observed_metrics(spark, write, kafka_topic):
     """Counts come from the tasks, where Observation.get would wait for ever."""
     started = time.monotonic()
     assert write(some(spark), kafka_topic).read == 1000
@@ -741,7 +737,7 @@ def test_policy_that_drops_counts_what_it_drops(spark, write, kafka_cluster, com
 def test_override_lets_one_reason_fail_the_job_before_anything_is_sent(
     spark, write, kafka_cluster, kafka_topic, compacted
 ):
-    """Others are set aside."""
+    """An override fails the job for one reason; other records are set aside."""
     rule = {"when": {"error": "InvalidRecordKeyError"}, "on_reject": "raise"}
     with pytest.raises(e.InvalidRecordKeyError):
         write(some(spark), compacted, policy=letters_to(kafka_topic, overrides=[rule]))

@@ -116,7 +116,7 @@ def test_stream_that_fails_says_why(spark, stream, kafka_cluster, tmp_path):
     assert error.topic == topic
 
 
-def test_s36_foreach_batch_is_one_job_over_the_input_for_each_batch(
+def test_foreach_batch_is_one_job_over_the_input_for_each_batch(
     spark, stream, kafka_cluster, kafka_topic, tmp_path
 ):
     """No isEmpty, no count, no cache: each row is read once."""
@@ -144,7 +144,7 @@ def test_s36_foreach_batch_is_one_job_over_the_input_for_each_batch(
 
 
 def test_foreach_batch_that_fails_says_why(stream, kafka_cluster, tmp_path):
-    """Across Py4J and back."""
+    """The error of foreach_batch is found in the exception of the query."""
     topic = kafka_cluster.create_topic(config=COMPACTED)
     function = kafkaguard.spark.foreach_batch(
         topic, bootstrap_servers=kafka_cluster.bootstrap_servers
@@ -156,7 +156,7 @@ def test_foreach_batch_that_fails_says_why(stream, kafka_cluster, tmp_path):
     )
 
 
-def test_s37_batch_that_is_tried_again_counts_from_its_first_try(
+def test_batch_that_is_tried_again_counts_from_its_first_try(
     spark, stream, kafka_cluster, kafka_topic, tmp_path
 ):
     """The driver ends after the write and before Spark notes it; it is started anew.
@@ -201,7 +201,7 @@ def test_bug_in_a_hook_does_not_break_the_stream(spark, kafka_cluster, kafka_top
     assert values(kafka_cluster, kafka_topic) == ["v"] * 3
 
 
-def test_s19_s20_s21_s30_foreach_batch_pickles_and_shows_no_password():
+def test_foreach_batch_pickles_and_shows_no_password():
     """It holds settings, no session and no client, however these were imported."""
     function = kafkaguard.spark.foreach_batch(
         "t", bootstrap_servers="b:1", config={"sasl.password": "hunter2"}

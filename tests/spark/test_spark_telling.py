@@ -64,7 +64,7 @@ def test_prometheus_counts_records_and_seconds():
 
 
 def test_opentelemetry_counts_records_and_seconds():
-    """The same numbers."""
+    """otel_reports() exports the counts and seconds of the report."""
     reader = InMemoryMetricReader()
     provider = MeterProvider([reader])
     tell = otel_reports(provider.get_meter("test"))

@@ -58,7 +58,7 @@ def test_error_of_spark_carries_how_many_records_were_appended(
 def test_headers_are_written_from_a_map_as_the_error_says(
     spark, kafka_cluster, kafka_topic, kind
 ):
-    """The text has the expression."""
+    """The expression in the error about a map of headers works."""
     df = rows(spark).withColumn("headers", F.expr(f"map('n', cast(null as {kind}))"))
     with pytest.raises(Exception) as caught:
         kafkaguard.spark.write(

@@ -297,7 +297,7 @@ def test_what_may_be_written_is_raised_reported_or_sent_again(task, in_doubt):
 
 
 def test_a_dead_letter_that_is_refused_says_whose_it_was(task):
-    """It is never dropped."""
+    """A task fails if a dead letter is refused, and the error names the record."""
     one = task(policy=letters_to(DEAD))
     one.sender.answers[DEAD] = [DENIED]
     with pytest.raises(e.TopicAuthorizationFailedError) as caught:
@@ -336,7 +336,7 @@ def test_records_refused_before_wait_for_the_window_with_their_letters(task):
 
 
 def test_a_record_that_is_sent_again_keeps_partition_headers_and_time(task):
-    """A record without them gets none."""
+    """A resent record keeps partition, headers and time, also if it has none."""
     one = task(policy=letters_to(DEAD))
     rows = [("latest", "k", "1"), ("latest", "l", "2"), KEYLESS]
     kinds = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -378,7 +378,7 @@ def test_timestamp_that_would_get_another_meaning_is_refused(task):
 
 
 def test_dead_letter_with_another_reason_says_such_a_timestamp_too(task):
-    """The row has no key either."""
+    """A row with a null key and a bad timestamp has both in its dead letter."""
     one = task(SinkTopic("keyed", 1, compacted=True), policy=letters_to(DEAD))
     one._believed["keyed"] = SinkTopic("keyed", 1, compacted=True)
     with Delivery(one._settings, one._believed) as delivery:
@@ -391,7 +391,7 @@ def test_dead_letter_with_another_reason_says_such_a_timestamp_too(task):
 
 
 def test_timestamp_that_the_broker_refuses_is_dead_lettered(task):
-    """The dead letter goes without it."""
+    """A record with a refused timestamp has a dead letter without it."""
     one = task(policy=letters_to(DEAD))
     one.sender.latest = 10**13
     with Delivery(one._settings, one._believed) as delivery:
@@ -430,7 +430,7 @@ def test_each_reason_has_an_error_that_names_it_and_the_topic(reason):
 
 
 def test_dead_letter_of_a_record_that_is_too_large_says_by_how_much(task):
-    """Its message has size and limit."""
+    """The message of a dead letter has the record's size and the limit."""
     one = task(policy=letters_to(DEAD), max_record_bytes=10)
     one.run([("events", "k", "v" * 20)])
     (letter,) = one.sender.log

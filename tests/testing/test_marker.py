@@ -23,6 +23,6 @@ def test_misspelt_word_is_named_with_the_marker(mark):
 
 
 def test_positions_are_refused():
-    """A number could be anything."""
+    """The marker kafka_topic takes arguments by name only."""
     with pytest.raises(pytest.UsageError, match="by name, not 3"):
         _options(pytest.mark.kafka_topic(3).mark)

@@ -84,7 +84,7 @@ def test_the_fixtures_and_the_marker_are_documented(tmp_path):
 
 
 def test_the_users(kafka_users):
-    """Alice may do everything, bob nothing."""
+    """In the cluster of kafka_users, alice may do everything and bob nothing."""
     from kafka import KafkaAdminClient
 
     seen = {}

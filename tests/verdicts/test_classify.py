@@ -424,7 +424,7 @@ EXAMPLES = [
 
 @pytest.mark.parametrize(("rule", "error", "context", "action", "written"), EXAMPLES)
 def test_rule(rule, error, context, action, written):
-    """Each rule decides about its scenario."""
+    """Each rule decides about the scenario of its example."""
     verdict = classify(error, **context)
     assert (rule, action, written) == (verdict.rule.id, verdict.action, verdict.written)
     assert verdict.retriable == (verdict.action in RETRIABLE_ACTIONS)
@@ -514,7 +514,7 @@ def test_every_combination_has_one_interned_verdict(
 
 
 def test_same_verdict_of_different_codes_is_shared_only_with_the_same_class():
-    """Interning never mixes classes."""
+    """Verdicts of different error classes are never the same object."""
     assert classify(15).rule is classify(16).rule
     assert classify(15).error_class is not classify(16).error_class
 
@@ -542,8 +542,8 @@ def test_whatever_the_client_the_same_answer_has_the_same_verdict(code, api):
         assert classify(error, api=api) is expected  # and from the second time on
 
 
-def test_b13_flags_that_are_never_set_do_not_matter():
-    """B13 (confluent-kafka-python #1804): retriable() is False outside transactions."""
+def test_flags_that_are_never_set_do_not_matter():
+    """retriable() is False outside transactions (confluent-kafka-python #1804)."""
     for code, action in ((6, "REFRESH"), (19, "RETRY"), (-192, "IN_DOUBT")):
         error = KafkaError(code)
         assert not error.retriable()
@@ -551,21 +551,21 @@ def test_b13_flags_that_are_never_set_do_not_matter():
         assert action == classify(KafkaException(error)).action
 
 
-def test_b13_a_raised_kafka_error_is_understood_although_it_is_no_exception():
+def test_a_raised_kafka_error_is_understood_although_it_is_no_exception():
     """`raise KafkaError(10)` works, and `except Exception` misses it."""
     assert not isinstance(KafkaError(10), BaseException)
     assert classify(KafkaError(10), api="Produce").rule.id == "record-too-large"
 
 
-def test_b19_unknown_code_is_not_retriable_and_its_number_is_kept():
-    """B19: a code from the future."""
+def test_unknown_code_is_not_retriable_and_its_number_is_kept():
+    """A code that Kafka 4.4 does not have is fatal, and keeps its number."""
     verdict = classify(kafka_errors.for_code(999)("new"), api="Fetch")
     assert not verdict.retriable
     assert verdict.rule.id == "unrecognised-code"
     assert verdict.error_class.code == 999
 
 
-def test_b19_classes_made_on_the_spot_do_not_pile_up():
+def test_classes_made_on_the_spot_do_not_pile_up():
     """kafka-python makes a new class for each unknown answer; none is remembered."""
     from kafkaguard._verdicts import signals
 
@@ -590,8 +590,8 @@ def test_b19_classes_made_on_the_spot_do_not_pile_up():
     ],
     ids=repr,
 )
-def test_b38_no_connection_is_one_family(error):
-    """B38 (kafka-python #1627): one race, several classes, one family: RETRY."""
+def test_no_connection_is_one_family(error):
+    """Each class for a lost connection is RETRY (kafka-python #1627)."""
     verdict = classify(error)
     assert verdict.action is Action.RETRY
     assert issubclass(verdict.error_class, e.ClientConnectionError)
@@ -599,28 +599,28 @@ def test_b38_no_connection_is_one_family(error):
 
 
 @pytest.mark.parametrize("package", [kafka_errors, aiokafka_errors])
-def test_b38_unsupported_version_is_configuration_whoever_says_it(package):
-    """B38: the class of a broker's error, raised by the client itself."""
+def test_unsupported_version_is_configuration_whoever_says_it(package):
+    """UnsupportedVersion is CONFIGURE, whether a broker or the client raises it."""
     verdict = classify(package.UnsupportedVersionError("no such version"))
     assert verdict.action is Action.CONFIGURE
 
 
-def test_b07_denied_lookup_is_configuration_not_a_retry():
-    """B07 (quix-streams #737): a denied DescribeConfigs is one clear verdict."""
+def test_denied_lookup_is_configuration_not_a_retry():
+    """A denied DescribeConfigs is CONFIGURE (quix-streams #737)."""
     denied = kafka_errors.TopicAuthorizationFailedError("topic p")
     verdict = classify(denied, api="DescribeConfigs")
     assert (verdict.action, verdict.retriable) == (Action.CONFIGURE, False)
 
 
-def test_b05_tombstone_is_not_a_null_key():
-    """B05 (kafka-python #1663): a record with a key was not what the broker refused."""
+def test_tombstone_is_not_a_null_key():
+    """A null value with a key is not refused as a null key (kafka-python #1663)."""
     tombstone = classify(87, api="Produce", null_key=False, facts=COMPACTED)
     assert tombstone.retriable
     assert tombstone.error_class is e.BatchMateRefusedError
 
 
-def test_b08_authorization_hidden_in_a_timeout_counts():
-    """B08 (kafka-python #2078): the cause says more than the timeout."""
+def test_authorization_hidden_in_a_timeout_counts():
+    """The authorization error that caused a timeout decides (kafka-python #2078)."""
     try:
         try:
             raise kafka_errors.TopicAuthorizationFailedError("t")
@@ -767,7 +767,7 @@ def test_every_exception_of_a_client_is_known(package):
 
 
 def test_numbers_that_are_no_plain_int_are_codes_too():
-    """An IntEnum member, say."""
+    """An IntEnum member is classified by its number."""
     code = enum.IntEnum("Code", {"NOT_COORDINATOR": 16}).NOT_COORDINATOR
     assert classify(code) is classify(16)
 
@@ -782,7 +782,7 @@ def test_subclass_of_kafka_error_is_understood():
 
 
 def test_deeply_nested_groups_are_no_recursion():
-    """3,000 groups in one another."""
+    """3,000 exception groups in one another are classified."""
     group = ExceptionGroup("g", [KafkaException(KafkaError(29))])
     for _ in range(3000):
         group = ExceptionGroup("g", [group])
@@ -811,13 +811,13 @@ def test_what_only_looks_like_a_fact_is_refused(error, name, value):
 
 @pytest.mark.parametrize("wrong", ["NOT_COORDINATOR", None, 1.5, True, object()])
 def test_what_is_no_error_is_refused(wrong):
-    """Neither a code nor an exception."""
+    """classify() raises TypeError for anything but a code or an exception."""
     with pytest.raises(TypeError, match="error code, an exception"):
         classify(wrong)
 
 
 def test_wrong_names_are_answered_with_the_right_ones():
-    """A misspelt request or phase."""
+    """A misspelt request or phase is answered with the closest name."""
     with pytest.raises(ValueError, match="did you mean 'ListOffsets'"):
         classify(6, api="list_offsets")
     with pytest.raises(ValueError, match="the phases are abort, admin, background"):
@@ -917,7 +917,7 @@ NOT_OWNED = "Partition TopicPartition(topic='t', partition=40) is not assigned"
     ],
 )
 def test_commit_for_partitions_that_are_not_owned_is_rejoin_in_each_client(error):
-    """With the request named and without."""
+    """Each client's error for a partition that is not owned is REJOIN."""
     for api in ("OffsetCommit", None):
         assert classify(error, api=api).action == "REJOIN"
 
@@ -927,7 +927,7 @@ def test_commit_for_partitions_that_are_not_owned_is_rejoin_in_each_client(error
     [kafka_errors.IllegalStateError("x"), KafkaException(KafkaError(-172))],
 )
 def test_state_that_a_commit_meets_is_rejoin(error):
-    """Where only the request tells."""
+    """A client's state error is REJOIN if the request is a commit."""
     assert classify(error, api="OffsetCommit").action == "REJOIN"
 
 

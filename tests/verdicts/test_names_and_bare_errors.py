@@ -29,7 +29,7 @@ def test_a_request_has_a_name_in_any_spelling_and_a_number(name, request_):
 
 
 def test_a_request_that_there_is_not_is_told_with_the_nearest():
-    """Or without one."""
+    """An unknown request is answered with the closest name, if there is one."""
     said = "Kafka has no request named 'Prodce'; did you mean 'Produce'?"
     assert said == no_such_request("Prodce")
     assert no_such_request(999) == "Kafka has no request named 999"

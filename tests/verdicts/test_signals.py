@@ -69,14 +69,14 @@ def test_the_hot_path_says_what_a_close_look_does(make):
     ],
 )
 def test_the_hot_path_knows_what_was_met_before(make):
-    """Nothing is looked up twice."""
+    """A class that was classified before needs no look-up."""
     assert quick_signal(make()) is None
     signal_of(make())
     assert quick_signal(make()) == tuple(signal_of(make()))
 
 
 def test_a_code_of_one_instance_is_not_that_of_its_class():
-    """Neither before nor after."""
+    """The code of an instance does not change the signal of its class."""
     odd = kafka.errors.NotCoordinatorError()
     odd.errno = 99
     assert signal_of(odd).key == 99

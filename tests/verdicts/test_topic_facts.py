@@ -51,7 +51,7 @@ class TestCache:
         assert cache.get("t") is None
 
     def test_a_fact_may_have_a_time_of_its_own(self, clock):
-        """As a look-up that failed."""
+        """A failed look-up is cached for a shorter time."""
         cache = TopicFactsCache(ttl=60.0, clock=clock)
         cache.remember("t", OPEN, ttl=5.0)
         clock.now += 5.0
@@ -102,7 +102,7 @@ class TestLookup:
     """Looked up once for all, and advisory."""
 
     def test_many_threads_ask_once(self):
-        """They wait for the same answer."""
+        """Threads that ask about the same topic share one look-up."""
         asked, started, go_on = [], threading.Event(), threading.Event()
 
         def ask(topic):
@@ -212,7 +212,7 @@ class TestAwaitedLookup:
         assert asked == ["t"]
 
     def test_nothing_is_known_after_a_failure_or_too_late(self):
-        """Neither raises."""
+        """A look-up that fails or is too late returns unknown facts."""
 
         async def fail(topic):
             raise ConnectionError(topic)
@@ -234,7 +234,7 @@ class TestAwaitedLookup:
     ],
 )
 def test_the_advice_fits_the_code(error, advice, caplog):
-    """An illegal name needs no ACL."""
+    """The warning about a failed look-up names the ACL only if rights are missing."""
 
     def ask(_):
         raise error

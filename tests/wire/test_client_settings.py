@@ -65,7 +65,7 @@ def test_every_setting_knows_its_line():
     ],
 )
 def test_line_that_cannot_be_meant_is_refused(text, said):
-    """With its number."""
+    """A malformed line of a settings file is reported with its number."""
     with pytest.raises(SettingError, match=said):
         read_properties(text)
 
@@ -129,7 +129,7 @@ def test_login_of_java_is_translated(module, options):
     ],
 )
 def test_words_of_java_become_librdkafkas(settings, expected):
-    """Stores of certificates, and second names."""
+    """Java's names of settings and stores are translated to librdkafka's."""
     assert expected == translate(settings)
 
 
@@ -244,7 +244,7 @@ def test_guard_refuses_a_misspelt_setting_before_the_factory(
 
 
 def test_what_a_factory_raises_is_of_both_classes():
-    """A value that the client refuses."""
+    """A value that the client refuses raises an error of both classes."""
     config = {"bootstrap.servers": "localhost:1", "delivery.timeout.ms": "ten"}
     with pytest.raises(KafkaException) as caught:
         guard(factory=Producer, config=config)
@@ -285,7 +285,7 @@ def test_guard_leaves_the_settings_of_a_factory_of_ones_own_alone():
 
 
 async def test_guard_refuses_a_setting_that_aiokafka_has_not():
-    """Its settings are its keyword arguments."""
+    """config= with an unknown keyword of aiokafka is refused."""
     from aiokafka import AIOKafkaProducer
 
     made = AIOKafkaProducer(bootstrap_servers="localhost:1")
@@ -295,7 +295,7 @@ async def test_guard_refuses_a_setting_that_aiokafka_has_not():
 
 
 def test_guard_leaves_the_settings_of_a_class_of_ones_own_alone():
-    """It may take what it likes."""
+    """config= of a subclass may have any settings."""
 
     class Mine(KafkaConsumer):
         """A consumer with a setting more."""
@@ -310,6 +310,6 @@ def test_guard_leaves_the_settings_of_a_class_of_ones_own_alone():
 
 @pytest.mark.java
 def test_list_of_names_is_up_to_date(load_script):
-    """Running the generator again changes nothing."""
+    """The generator writes the list of setting names as it is in the repository."""
     generator = load_script("generate_setting_names")
     assert generator.content() == generator.PATH.read_text()

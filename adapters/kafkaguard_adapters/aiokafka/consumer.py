@@ -7,7 +7,7 @@ import random
 from asyncio import get_running_loop
 from functools import wraps
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from aiokafka.errors import (
     CommitFailedError,
@@ -81,42 +81,6 @@ _AWAITED = frozenset(
 )
 
 
-class Client(Protocol):
-    """The methods of ``AIOKafkaConsumer`` that the guard calls; it has no types."""
-
-    async def getone(self, *partitions: Any) -> Any:
-        """Read one record."""
-
-    async def getmany(self, *partitions: Any, **limits: Any) -> dict[Any, list[Any]]:
-        """Read records."""
-
-    def __aiter__(self) -> Self:
-        """Iterate over records."""
-
-    async def __anext__(self) -> Any:
-        """Read the next record."""
-
-    def assignment(self) -> Collection[Any]:
-        """Return the assigned partitions."""
-
-    def subscription(self) -> Collection[str]:
-        """Return the subscribed topics."""
-
-    async def commit(self, offsets: Any = None) -> None:
-        """Commit, and wait for the answer."""
-
-    async def beginning_offsets(self, partitions: Collection[Any]) -> dict[Any, int]:
-        """Return the first offsets."""
-
-    async def end_offsets(self, partitions: Collection[Any]) -> dict[Any, int]:
-        """Return the end offsets."""
-
-    async def offsets_for_times(
-        self, timestamps: Mapping[Any, float]
-    ) -> dict[Any, Any]:
-        """Return offsets by timestamp."""
-
-
 class _CheckedReads:
     """Reads with a check first: the consumer is not open, or not known inside."""
 
@@ -154,12 +118,12 @@ class GuardedConsumer(ForkSafe, StandIn):
         on_event: The hook for events, or None.
     """
 
-    client: Client
+    client: Any
     _kind = "consumer"
 
     def __init__(
         self,
-        consumer: Client,
+        consumer: Any,
         view: ClusterView,
         policy: RetryPolicy,
         on_event: Callable[[Event], object] | None,
@@ -175,7 +139,7 @@ class GuardedConsumer(ForkSafe, StandIn):
         self._loop = known["loop"]
         self._reset = known["auto_offset_reset"]
         self._is_started = False
-        self._reads: _CheckedReads | Client = _CheckedReads(self)
+        self._reads: _CheckedReads | Any = _CheckedReads(self)
         self._reading: Reading | None = None
         self._shell: AIOKafkaConsumerShell | None = None
         self._driver: Driver | None = None
@@ -216,7 +180,7 @@ class GuardedConsumer(ForkSafe, StandIn):
         self._is_started = True
         missing = names.missing(self.client)
         if missing:
-            warn_changed("consumer", "aiokafka", __version__, "0.14", missing)
+            warn_changed("aiokafka", __version__, "0.14", missing)
             return
         machine = ConsumerMachine(
             self._policy,
@@ -407,7 +371,7 @@ class GuardedConsumer(ForkSafe, StandIn):
             return self._shell.positions()
         return dict.fromkeys(map(as_partition, self.client.assignment()))
 
-    async def beginning_offsets(self, partitions: Collection[Any]) -> dict[Any, int]:
+    async def beginning_offsets(self, partitions: Collection[Any]) -> Any:
         """Return first offsets, as ``AIOKafkaConsumer.beginning_offsets`` does."""
         self._check()
         wanted = dict.fromkeys(partitions, EARLIEST)
@@ -416,7 +380,7 @@ class GuardedConsumer(ForkSafe, StandIn):
             return await self.client.beginning_offsets(partitions)
         return offsets_of(report, partitions)
 
-    async def end_offsets(self, partitions: Collection[Any]) -> dict[Any, int]:
+    async def end_offsets(self, partitions: Collection[Any]) -> Any:
         """Return end offsets, as ``AIOKafkaConsumer.end_offsets`` does."""
         self._check()
         wanted = dict.fromkeys(partitions, LATEST)
@@ -425,9 +389,7 @@ class GuardedConsumer(ForkSafe, StandIn):
             return await self.client.end_offsets(partitions)
         return offsets_of(report, partitions)
 
-    async def offsets_for_times(
-        self, timestamps: Mapping[Any, float]
-    ) -> dict[Any, Any]:
+    async def offsets_for_times(self, timestamps: Mapping[Any, float]) -> Any:
         """Return offsets by time, as ``AIOKafkaConsumer.offsets_for_times`` does."""
         self._check()
         report = await self._tiered.find_times(timestamps, self._seconds)
@@ -450,12 +412,12 @@ def _at(found: PartitionOffset) -> Any:
     return OffsetAndTimestamp(found.offset, round(found.timestamp * _MS))
 
 
-def wrap(consumer: Client, wish: Wish) -> GuardedConsumer:
+def wrap(consumer: Any, wish: Wish) -> GuardedConsumer:
     """Guard a consumer, as :func:`kafkaguard.guard` says."""
     complete_table()
     guarded = GuardedConsumer.__new__(GuardedConsumer)
 
-    def begin(client: Client) -> None:
+    def begin(client: Any) -> None:
         view = view_of(client, wish.config, wish.cache)
         GuardedConsumer.__init__(guarded, client, view, wish.policy, wish.on_event)
         guarded.watch_forks(errors.make, rebuild)

@@ -1,4 +1,4 @@
-"""Guard an ``AIOKafkaProducer`` fully, or by its public interface only."""
+"""Guard an ``AIOKafkaProducer``."""
 
 from __future__ import annotations
 
@@ -7,22 +7,19 @@ from typing import TYPE_CHECKING, Any
 from aiokafka import __version__
 from kafkaguard_adapters.aiokafka._private.producing import names
 from kafkaguard_adapters.aiokafka.errors import errors
-from kafkaguard_adapters.aiokafka.public_producer import PublicProducer
-from kafkaguard_adapters.inside_names import warn_changed
-from kafkaguard_adapters.producing.policies import check_checks_only
+from kafkaguard_adapters.inside_names import check_known
 
 if TYPE_CHECKING:
     from kafkaguard_adapters.building import Wish
 
 
 def wrap(producer: Any, wish: Wish) -> Any:
-    """Guard a producer, as :func:`kafkaguard.guard` says."""
-    missing = names.missing(producer)
-    if missing:
-        why = f"this kafkaguard does not know aiokafka {__version__}"
-        check_checks_only(wish.policy, errors, why)
-        warn_changed("producer", "aiokafka", __version__, "0.14", missing)
-        return PublicProducer(producer, wish)
+    """Guard a producer, as :func:`kafkaguard.guard` says.
+
+    Raises:
+        ClientConfigurationError: This version of the client has other private names.
+    """
+    check_known(errors, __version__, "0.14", names.missing(producer))
     # This module cannot be imported if private names are missing.
     from kafkaguard_adapters.aiokafka.guarded_producer import GuardedProducer
 

@@ -127,7 +127,6 @@ class Sending:
         if self._sets_aside:
             moving.keep_large_records(producer)
         moving.check_topic_names(producer)
-        moving.check_partitioner(producer, _not_there)
         moving.answer_for_known_topics(producer)
 
     def _note_key(self, key: Any, sent: Any) -> None:
@@ -390,14 +389,11 @@ class Sending:
         Its knowledge may be old, so the brokers are asked first.
         """
         topic, partition = topic_of(args, kwargs), error.partition
-        missing: KafkaGuardError = error
-        if partition is not None:  # else a partitioner has chosen no number
-            within = self.shell.traits.delivery_timeout
-            known = await moving.fresh_partitions(client, topic, within)
-            if known is not None and partition in known:
-                return await send(*args, **kwargs)
-            is_given = isinstance(error, AssertionError)
-            missing = _not_there(topic, partition, known, is_given=is_given)
+        within = self.shell.traits.delivery_timeout
+        known = await moving.fresh_partitions(client, topic, within)
+        if known is not None and partition in known:
+            return await send(*args, **kwargs)
+        missing = _not_there(topic, partition, known)
         self.transactions.spoil(missing)
         raw = moving.bytes_of(error, args, kwargs)
         if raw is not None:
@@ -479,10 +475,7 @@ def topic_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
 
 
 def _not_there(
-    topic: str, partition: Any, known: Collection[int] | None, *, is_given: bool
+    topic: str, partition: Any, known: Collection[int] | None
 ) -> KafkaGuardError:
     """Make the error for a partition, in the class that aiokafka raises for it."""
-    theirs = AssertionError if is_given else ValueError
-    return send_errors.not_there(
-        errors, topic, partition, known, theirs=theirs, is_given=is_given
-    )
+    return send_errors.not_there(errors, topic, partition, known, theirs=AssertionError)

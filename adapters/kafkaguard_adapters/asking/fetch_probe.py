@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from kafkaguard._verdicts.verdict import TopicFacts
-    from kafkaguard_adapters.asking.answers import Fetched, FetchedPartition
     from kafkaguard_adapters.wire.cluster import Cluster
 
 API: Final = "Fetch"
@@ -66,7 +65,7 @@ async def peek_ends(
     }
 
 
-def _ends(each: FetchedPartition) -> Iterator[tuple[str, int]]:
+def _ends(each: Any) -> Iterator[tuple[str, int]]:
     """Yield name and value of each offset in a partition; old versions have fewer."""
     told = {
         "high_watermark": each.high_watermark,
@@ -174,11 +173,9 @@ def answer_error(
     )
 
 
-async def _send(
-    cluster: Cluster, request: Any, leader: int, deadline: float
-) -> Fetched:
+async def _send(cluster: Cluster, request: Any, leader: int, deadline: float) -> Any:
     least = _FIRST_WITH_ISOLATION if request.isolation_level else 0
-    answer: Fetched = await cluster.ask(
+    answer: Any = await cluster.ask(
         request, leader, deadline, max_version=_LAST_WITH_NAMES, min_version=least
     )
     return answer
@@ -213,7 +210,7 @@ def _request(
     )
 
 
-def _partitions(answer: Fetched) -> Iterator[tuple[TopicPartition, FetchedPartition]]:
+def _partitions(answer: Any) -> Iterator[tuple[TopicPartition, Any]]:
     for topic in answer.responses:
         for each in topic.partitions:
             yield TopicPartition(topic.topic, each.partition_index), each

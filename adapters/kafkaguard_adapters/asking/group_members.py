@@ -21,7 +21,6 @@ from kafkaguard_adapters.wire.schemas import ConsumerGroupDescribeRequest
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from kafkaguard_adapters.asking.answers import ClassicGroup, NewGroup
     from kafkaguard_adapters.wire.cluster import Cluster
 
 _NOT_FOUND = 69
@@ -68,7 +67,7 @@ async def _of_coordinator(
     cluster: Cluster, coordinator: int, groups: Collection[str], deadline: float
 ) -> dict[str, Described]:
     """Describe groups with the new protocol's request, the others with the old one."""
-    new: list[NewGroup] = await _ask(
+    new: list[Any] = await _ask(
         cluster,
         ConsumerGroupDescribeRequest(group_ids=list(groups)),
         coordinator,
@@ -78,7 +77,7 @@ async def _of_coordinator(
     others = [group for group in groups if group not in found]
     if others:
         request = DescribeGroupsRequest(groups=others)
-        old: list[ClassicGroup] = await _ask(cluster, request, coordinator, deadline)
+        old: list[Any] = await _ask(cluster, request, coordinator, deadline)
         found.update({each.group_id: _classic(each) for each in old})
     return found
 
@@ -93,7 +92,7 @@ async def _ask(
     return groups
 
 
-def _new(group: NewGroup) -> Described:
+def _new(group: Any) -> Described:
     """Read a group of the new protocol.
 
     A member that subscribes by pattern may read any topic. So the topics are unknown
@@ -117,7 +116,7 @@ def _new(group: NewGroup) -> Described:
     )
 
 
-def _assigned(group: NewGroup) -> Iterator[tuple[TopicPartition, Member]]:
+def _assigned(group: Any) -> Iterator[tuple[TopicPartition, Member]]:
     for each in group.members:
         member = Member(
             each.member_id,
@@ -130,7 +129,7 @@ def _assigned(group: NewGroup) -> Iterator[tuple[TopicPartition, Member]]:
                 yield TopicPartition(topic.topic_name, partition), member
 
 
-def _classic(group: ClassicGroup) -> Described:
+def _classic(group: Any) -> Described:
     if group.error_code:
         return Described(_UNKNOWN if group.error_code == _NOT_FOUND else None)
     if (
@@ -142,7 +141,7 @@ def _classic(group: ClassicGroup) -> Described:
 
 
 def _topics_of(
-    group: ClassicGroup, members: Mapping[TopicPartition, Member]
+    group: Any, members: Mapping[TopicPartition, Member]
 ) -> frozenset[str] | None:
     """Return the topics that members read; None during a rebalance or if unknown."""
     if group.group_state != _STABLE:
@@ -160,7 +159,7 @@ def _topics_of(
 
 
 def _assigned_by_leader(
-    group: ClassicGroup,
+    group: Any,
 ) -> Iterator[tuple[TopicPartition, Member]]:
     for each in group.members:
         member = Member(

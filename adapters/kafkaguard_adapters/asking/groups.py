@@ -19,11 +19,6 @@ from kafkaguard_adapters.asking.retrying import ask_until_answered
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
-    from kafkaguard_adapters.asking.answers import (
-        CommittedGroup,
-        Coordinator,
-        ListedGroups,
-    )
     from kafkaguard_adapters.wire.cluster import Cluster
 
 _GROUP: Final = 0
@@ -112,12 +107,10 @@ async def sees_all_groups(cluster: Cluster, deadline: float) -> bool | None:
 
 async def _list_groups(
     cluster: Cluster, brokers: Collection[int], deadline: float
-) -> dict[int, ListedGroups | KafkaGuardError]:
-    async def ask(broker: int) -> ListedGroups | KafkaGuardError:
+) -> dict[int, Any | KafkaGuardError]:
+    async def ask(broker: int) -> Any | KafkaGuardError:
         try:
-            answer: ListedGroups = await cluster.ask(
-                ListGroupsRequest(), broker, deadline
-            )
+            answer: Any = await cluster.ask(ListGroupsRequest(), broker, deadline)
         except KafkaGuardError as error:
             return error
         if answer.error_code:
@@ -217,7 +210,7 @@ class CommittedReader:
         )
 
     def _judge(
-        self, group: str, coordinator: int, answer: CommittedGroup
+        self, group: str, coordinator: int, answer: Any
     ) -> Committed | KafkaGuardError:
         if answer.error_code:
             text = f"group {group}"
@@ -279,7 +272,7 @@ async def _find_one(
     return _node(cluster, group, await cluster.ask(request, None, deadline))
 
 
-def _node(cluster: Cluster, group: str, answer: Coordinator) -> int | KafkaGuardError:
+def _node(cluster: Cluster, group: str, answer: Any) -> int | KafkaGuardError:
     if answer.error_code:
         text = answer.error_message or f"group {group}"
         return cluster.make(answer.error_code, text, api="FindCoordinator")

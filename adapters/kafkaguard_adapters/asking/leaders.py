@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kafkaguard._cluster.numbers import known
 from kafkaguard._cluster.reports import TopicPartition
@@ -15,11 +15,10 @@ from kafkaguard.errors import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from kafkaguard_adapters.asking.answers import Metadata, MetadataPartition
     from kafkaguard_adapters.wire.cluster import Cluster
 
 METADATA = "Metadata"
-#: In Metadata, these codes mean that a replica is offline; the leader is available
+#: In Any, these codes mean that a replica is offline; the leader is available
 #: (KAFKA-10223).
 _HARMLESS = frozenset({9})
 
@@ -32,7 +31,7 @@ class Leaders:
         topics: Errors of whole topics, by topic.
     """
 
-    def __init__(self, answer: Metadata, cluster: Cluster) -> None:
+    def __init__(self, answer: Any, cluster: Cluster) -> None:
         self.partitions: dict[TopicPartition, int | KafkaGuardError] = {}
         self.topics: dict[str, KafkaGuardError] = {}
         for topic in answer.topics:
@@ -65,7 +64,7 @@ class Leaders:
 
 
 def _leader(
-    place: TopicPartition, each: MetadataPartition, cluster: Cluster
+    place: TopicPartition, each: Any, cluster: Cluster
 ) -> int | KafkaGuardError:
     leader = known(each.leader_id)
     if leader is not None and each.error_code in {0, *_HARMLESS}:

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
     from kafkaguard._verdicts.verdict import TopicFacts
-    from kafkaguard_adapters.asking.answers import ListedOffset
     from kafkaguard_adapters.asking.topic_settings import FactsOfTopics
     from kafkaguard_adapters.wire.cluster import Cluster
 
@@ -129,7 +128,7 @@ class OffsetLister:
             )
         except KafkaGuardError as error:
             return dict.fromkeys(wanted, PartitionOffset(error=error))
-        found: dict[TopicPartition, ListedOffset] = {
+        found: dict[TopicPartition, Any] = {
             TopicPartition(topic.name, each.partition_index): each
             for topic in answer.topics
             for each in topic.partitions
@@ -158,7 +157,7 @@ class OffsetLister:
 
     async def _facts_for(
         self,
-        found: Mapping[TopicPartition, ListedOffset],
+        found: Mapping[TopicPartition, Any],
         wanted: Mapping[TopicPartition, int],
     ) -> Mapping[str, TopicFacts]:
         topics = {
@@ -171,7 +170,7 @@ class OffsetLister:
     def _judge(
         self,
         place: TopicPartition,
-        each: ListedOffset,
+        each: Any,
         leader: int,
         time: int,
         facts: Mapping[str, TopicFacts],

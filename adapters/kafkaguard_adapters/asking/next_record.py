@@ -14,12 +14,13 @@ from kafka.errors import UnsupportedCodecError
 from kafka.record import MemoryRecords
 
 from kafkaguard._cluster.numbers import known_time
-from kafkaguard.errors import CorruptMessageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from kafkaguard_adapters.asking.answers import AbortedTransaction, FetchedPartition
+
+#: Kafka's code CORRUPT_MESSAGE.
+_CORRUPT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class Onward:
     offset: int
 
 
-def find_next(answer: FetchedPartition, offset: int, stop: int) -> Next | Onward | int:
+def find_next(answer: Any, offset: int, stop: int) -> Next | Onward | int:
     """Find the next record in one partition of a Fetch response.
 
     Args:
@@ -62,7 +63,7 @@ def find_next(answer: FetchedPartition, offset: int, stop: int) -> Next | Onward
     try:
         for batch in _batches(answer.records):
             if not batch.validate_crc():
-                return CorruptMessageError.code
+                return _CORRUPT
             is_seen = aborted.shows(batch)
             if _next_offset(batch) <= offset:
                 continue
@@ -71,14 +72,14 @@ def find_next(answer: FetchedPartition, offset: int, stop: int) -> Next | Onward
                 return record
             offset = _next_offset(batch)
     except Exception:  # noqa: BLE001 - the codecs raise any kind of exception
-        return CorruptMessageError.code
+        return _CORRUPT
     return Next(exists=False) if offset >= stop else Onward(offset)
 
 
 class _Aborted:
     """Tracks which batches belong to aborted transactions, in the order of the log."""
 
-    def __init__(self, transactions: Iterable[AbortedTransaction]) -> None:
+    def __init__(self, transactions: Iterable[Any]) -> None:
         by_offset = sorted(transactions, key=lambda each: each.first_offset)
         self._coming = deque(by_offset)
         self._producers: set[int] = set()

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from kafkaguard._cluster.reports import Make
     from kafkaguard._delivery.facts import SizeAnswer
     from kafkaguard._verdicts.verdict import TopicFacts
-    from kafkaguard_adapters.asking.answers import DescribedConfigs
     from kafkaguard_adapters.wire.settings import Settings
 
 _API: Final = "DescribeConfigs"
@@ -60,9 +59,7 @@ async def ask(
     return {each.resource_name: _settings_of(each, cluster) for each in answer.results}
 
 
-def _settings_of(
-    result: DescribedConfigs, cluster: Cluster
-) -> TopicSettings | KafkaGuardError:
+def _settings_of(result: Any, cluster: Cluster) -> TopicSettings | KafkaGuardError:
     code, topic = result.error_code, result.resource_name
     if code:
         return cluster.make(code, result.error_message, api=_API, topic=topic)

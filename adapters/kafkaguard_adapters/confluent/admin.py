@@ -10,17 +10,14 @@ from confluent_kafka import KafkaException
 
 from kafkaguard_adapters import admin_calls
 from kafkaguard_adapters.asking.cluster_calls import ClusterCalls
-from kafkaguard_adapters.asking.created_topics import AskedTopic, differences
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.confluent.stand_in import QueuedStandIn
 from kafkaguard_adapters.confluent.view import view_of
 from kafkaguard_adapters.stand_in import GuardedClient
-from kafkaguard_adapters.wire.io_thread import start
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.building import Wish
 
 
@@ -45,61 +42,27 @@ class GuardedAdmin(ClusterCalls, QueuedStandIn, GuardedClient):
                 futures = call(*args, **kwargs)
             except KafkaException as error:
                 raise admin_calls.admin_error(errors, error, api) from error
-            asked = _asked(*args, **kwargs) if api == "CreateTopics" else {}
-            return {
-                item: self._following(future, api, asked.get(item))
-                for item, future in futures.items()
-            }
+            return {item: _following(each, api) for item, each in futures.items()}
 
         return judged
 
-    def _following(
-        self, future: Future[Any], api: str, asked: AskedTopic | None
-    ) -> Future[Any]:
-        """Return a future that follows the client's, with kafkaguard's errors."""
-        ours: Future[Any] = Future()
-        ours.set_running_or_notify_cancel()
 
-        def done(theirs: Future[Any]) -> None:
-            error = theirs.exception()
-            if not isinstance(error, KafkaException):
-                _pass_on(ours, theirs)
-                return
-            known = admin_calls.admin_error(errors, error, api)
-            if asked is not None and admin_calls.finds_it_there(known):
-                # Not in this thread: it is the client's, which must not block.
-                start(self._compared(ours, known, asked))
-            else:
-                ours.set_exception(known)
+def _following(future: Future[Any], api: str) -> Future[Any]:
+    """Return a future that follows the client's, with kafkaguard's errors."""
+    ours: Future[Any] = Future()
+    ours.set_running_or_notify_cancel()
 
-        future.add_done_callback(done)
-        return ours
+    def done(theirs: Future[Any]) -> None:
+        error = theirs.exception()
+        if error is None:
+            ours.set_result(theirs.result())
+        elif isinstance(error, KafkaException):
+            ours.set_exception(admin_calls.admin_error(errors, error, api))
+        else:
+            ours.set_exception(error)
 
-    async def _compared(
-        self, future: Future[Any], error: KafkaGuardError, asked: AskedTopic
-    ) -> None:
-        try:
-            error.differences = await differences(self.cluster_view, [asked])
-        finally:
-            future.set_exception(error)
-
-
-def _pass_on(ours: Future[Any], theirs: Future[Any]) -> None:
-    error = theirs.exception()
-    if error is None:
-        ours.set_result(theirs.result())
-    else:
-        ours.set_exception(error)
-
-
-def _asked(new_topics: Any, **_: Any) -> dict[str, AskedTopic]:
-    """Return the settings given to ``create_topics``, by topic name."""
-    return {
-        each.topic: AskedTopic(
-            each.topic, each.num_partitions, each.replication_factor, each.config or {}
-        )
-        for each in new_topics
-    }
+    future.add_done_callback(done)
+    return ours
 
 
 def wrap(admin: Any, wish: Wish) -> GuardedAdmin:

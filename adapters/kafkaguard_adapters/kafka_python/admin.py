@@ -9,11 +9,9 @@ from kafka.errors import KafkaError
 
 from kafkaguard_adapters import admin_calls
 from kafkaguard_adapters.asking.cluster_calls import ClusterCalls
-from kafkaguard_adapters.asking.created_topics import AskedTopic, differences
 from kafkaguard_adapters.kafka_python.errors import errors
 from kafkaguard_adapters.kafka_python.view import view_of
 from kafkaguard_adapters.stand_in import GuardedClient
-from kafkaguard_adapters.wire.io_thread import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,35 +37,9 @@ class GuardedAdmin(ClusterCalls, GuardedClient):
             try:
                 return call(*args, **kwargs)
             except KafkaError as error:
-                known = admin_calls.admin_error(errors, error, api)
-                if admin_calls.finds_it_there(known):
-                    asked = _asked(*args, **kwargs)
-                    known.differences = run(differences(self.cluster_view, asked))
-                raise known from error
+                raise admin_calls.admin_error(errors, error, api) from error
 
         return judged
-
-
-def _asked(new_topics: Any, *_: Any, **__: Any) -> list[AskedTopic]:
-    """Read the argument of ``create_topics``: names, names with options, NewTopics."""
-    if isinstance(new_topics, dict):
-        return [
-            AskedTopic(
-                name,
-                options.get("num_partitions", -1),
-                options.get("replication_factor", -1),
-                options.get("configs", {}),
-            )
-            for name, options in new_topics.items()
-        ]
-    return [
-        AskedTopic(each, -1, -1, {})
-        if isinstance(each, str)
-        else AskedTopic(
-            each.name, each.num_partitions, each.replication_factor, each.topic_configs
-        )
-        for each in new_topics
-    ]
 
 
 def wrap(admin: Any, wish: Wish) -> GuardedAdmin:

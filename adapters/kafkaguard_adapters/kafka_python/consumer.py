@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from kafka import __version__
 from kafka.errors import CommitFailedError, KafkaError, KafkaTimeoutError
@@ -55,52 +55,6 @@ if TYPE_CHECKING:
 _MS = 1000
 
 
-class Client(Protocol):
-    """The methods of ``KafkaConsumer`` that the guard calls; it has no type hints."""
-
-    @property
-    def config(self) -> Mapping[str, Any]:
-        """All settings of the consumer."""
-
-    def poll(self, *args: Any, **kwargs: Any) -> dict[Any, list[Any]]:
-        """Read records."""
-
-    def __next__(self) -> Any:
-        """Read the next record."""
-
-    def assignment(self) -> set[Any]:
-        """Return the assigned partitions."""
-
-    def position(self, partition: Any, timeout_ms: float | None = None) -> int | None:
-        """Return the offset of the next record."""
-
-    def beginning_offsets(
-        self, partitions: Collection[Any], timeout_ms: float | None = None
-    ) -> dict[Any, int]:
-        """Look up first offsets."""
-
-    def end_offsets(
-        self, partitions: Collection[Any], timeout_ms: float | None = None
-    ) -> dict[Any, int]:
-        """Look up end offsets."""
-
-    def offsets_for_times(
-        self, timestamps: Mapping[Any, float], timeout_ms: float | None = None
-    ) -> dict[Any, Any]:
-        """Look up offsets by time."""
-
-    def commit(self, offsets: Any = None, timeout_ms: float | None = None) -> None:
-        """Commit, and wait for the answer."""
-
-    def commit_async(
-        self, offsets: Any = None, callback: Callable[..., Any] | None = None
-    ) -> Any:
-        """Commit, without waiting for the answer."""
-
-    def close(self, autocommit: bool = True, timeout_ms: float | None = None) -> None:
-        """Close the consumer."""
-
-
 class PublicConsumer(BlockingConsumer):
     """A guarded KafkaConsumer that uses the client's public interface only.
 
@@ -115,11 +69,11 @@ class PublicConsumer(BlockingConsumer):
         on_event: The hook for events, or None.
     """
 
-    client: Client
+    client: Any
 
     def __init__(
         self,
-        consumer: Client,
+        consumer: Any,
         view: ClusterView,
         policy: RetryPolicy,
         on_event: Callable[[Event], object] | None,  # noqa: ARG002 - for subclasses, which have events
@@ -168,7 +122,7 @@ class PublicConsumer(BlockingConsumer):
 
     def beginning_offsets(
         self, partitions: Collection[Any], timeout_ms: float | None = None
-    ) -> dict[Any, int]:
+    ) -> Any:
         """Look up first offsets, as ``KafkaConsumer.beginning_offsets`` does."""
         wanted = dict.fromkeys(partitions, EARLIEST)
         report = self._run(self._tiered.find, wanted, timeout_ms)
@@ -178,7 +132,7 @@ class PublicConsumer(BlockingConsumer):
 
     def end_offsets(
         self, partitions: Collection[Any], timeout_ms: float | None = None
-    ) -> dict[Any, int]:
+    ) -> Any:
         """Look up end offsets, as ``KafkaConsumer.end_offsets`` does."""
         wanted = dict.fromkeys(partitions, LATEST)
         report = self._run(self._tiered.find, wanted, timeout_ms)
@@ -188,7 +142,7 @@ class PublicConsumer(BlockingConsumer):
 
     def offsets_for_times(
         self, timestamps: Mapping[Any, float], timeout_ms: float | None = None
-    ) -> dict[Any, Any]:
+    ) -> Any:
         """Look up offsets by time, as ``KafkaConsumer.offsets_for_times`` does."""
         report = self._run(self._tiered.find_times, timestamps, timeout_ms)
         if report is None:
@@ -236,7 +190,7 @@ class GuardedConsumer(PublicConsumer):
 
     def __init__(
         self,
-        consumer: Client,
+        consumer: Any,
         view: ClusterView,
         policy: RetryPolicy,
         on_event: Callable[[Event], object] | None,
@@ -403,15 +357,15 @@ def _at(found: PartitionOffset) -> Any:
     return OffsetAndTimestamp(found.offset, round(found.timestamp * _MS), epoch)
 
 
-def wrap(consumer: Client, wish: Wish) -> PublicConsumer:
+def wrap(consumer: Any, wish: Wish) -> PublicConsumer:
     """Guard a consumer, as :func:`kafkaguard.guard` says."""
     missing = names.missing(consumer)
     if missing:
-        warn_changed("consumer", "kafka-python", __version__, "3.0.x", missing)
+        warn_changed("kafka-python", __version__, "3.0.x", missing)
     kind = PublicConsumer if missing else GuardedConsumer
     guarded = kind.__new__(kind)
 
-    def begin(client: Client) -> None:
+    def begin(client: Any) -> None:
         view = view_of(client, wish.config, wish.cache)
         kind.__init__(guarded, client, view, wish.policy, wish.on_event)
         guarded.watch_forks(errors.make, rebuild)

@@ -1,4 +1,4 @@
-"""Guard a ``kafka.KafkaProducer`` fully, or with its public interface only."""
+"""Guard an ``kafka.KafkaProducer``."""
 
 from __future__ import annotations
 
@@ -6,24 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 from kafka import __version__
 
-from kafkaguard_adapters.inside_names import warn_changed
+from kafkaguard_adapters.inside_names import check_known
 from kafkaguard_adapters.kafka_python._private import names
 from kafkaguard_adapters.kafka_python.errors import errors
-from kafkaguard_adapters.kafka_python.public_producer import PublicProducer
-from kafkaguard_adapters.producing.policies import check_checks_only
 
 if TYPE_CHECKING:
     from kafkaguard_adapters.building import Wish
 
 
 def wrap(producer: Any, wish: Wish) -> Any:
-    """Guard a producer, as :func:`kafkaguard.guard` says."""
-    missing = names.missing(producer)
-    if missing:
-        why = f"this kafkaguard does not know kafka-python {__version__}"
-        check_checks_only(wish.policy, errors, why)
-        warn_changed("producer", "kafka-python", __version__, "3.0.x", missing)
-        return PublicProducer(producer, wish)
+    """Guard a producer, as :func:`kafkaguard.guard` says.
+
+    Raises:
+        ClientConfigurationError: This version of the client has other private names.
+    """
+    check_known(errors, __version__, "3.0.x", names.missing(producer))
     # This module cannot be imported if private names are missing.
     from kafkaguard_adapters.kafka_python.guarded_producer import GuardedProducer
 

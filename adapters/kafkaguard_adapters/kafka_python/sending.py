@@ -15,7 +15,6 @@ from kafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 
 from kafkaguard._delivery.facts import Place
 from kafkaguard._verdicts.classification import classify
-from kafkaguard.errors import PartitionNotThereError
 from kafkaguard_adapters.kafka_python import transaction_errors
 from kafkaguard_adapters.kafka_python._private import moving, reading
 from kafkaguard_adapters.kafka_python._private.reading import SendArguments
@@ -306,8 +305,8 @@ class Sending:
         if isinstance(error, KafkaError):
             refused = self.fail_send(error, record.topic, record.partition)
             return self._refused(refused, record)
-        if isinstance(error, ValueError) and self._lacks(error, producer, record):
-            missing = self._refresh(error, producer, record, timeout)
+        if isinstance(error, ValueError) and self._lacks(producer, record):
+            missing = self._refresh(producer, record, timeout)
             if missing is None:
                 return self.send(*record, timeout=timeout)
             self.transactions.spoil(missing)
@@ -315,26 +314,16 @@ class Sending:
         self.transactions.spoil(send_errors.raised(errors, error, record.topic))
         raise error
 
-    def _lacks(self, error: ValueError, producer: Any, record: SendArguments) -> bool:
+    def _lacks(self, producer: Any, record: SendArguments) -> bool:
         """Return whether the client has refused a record for its partition."""
-        if isinstance(error, PartitionNotThereError):  # chosen by a partitioner
-            return True
         known = reading.partitions_of(producer, record.topic)
         return record.partition is not None and record.partition not in known
 
     def _refresh(
-        self,
-        error: ValueError,
-        producer: Any,
-        record: SendArguments,
-        timeout: float | None,
+        self, producer: Any, record: SendArguments, timeout: float | None
     ) -> KafkaGuardError | None:
         """Look for a partition in new metadata; return None if the topic has it now."""
-        partition, is_given = record.partition, True
-        if isinstance(error, PartitionNotThereError):
-            partition, is_given = error.partition, False
-            if partition is None:  # the partitioner chose something else than a number
-                return error
+        partition = record.partition
         is_callback = reading.is_sender_thread(producer)  # which receives the answer
         within = 0.0 if is_callback else self._time_limit(timeout).seconds
         known = moving.fresh_partitions(producer, record.topic, within)
@@ -346,7 +335,6 @@ class Sending:
             partition,
             known,
             theirs=ValueError,
-            is_given=is_given,
         )
 
     def _is_replaced(self, producer: Any) -> bool:

@@ -40,7 +40,11 @@ _READ = frozenset(
     {*_TLS, *_SASL, "ssl_context", "sasl_mechanism", "sasl_oauth_token_provider"}
 )
 #: Settings that could lead the guard to other brokers, with the value that is safe.
-_UNUSABLE = {"client_dns_lookup": "use_all_dns_ips"}
+_UNUSABLE = {
+    "client_dns_lookup": "use_all_dns_ips",
+    "proxy_url": None,
+    "socks5_proxy": None,
+}
 
 
 def setting_names(cls: type) -> frozenset[str] | None:
@@ -85,7 +89,6 @@ def read_settings(config: Mapping[str, Any], make: Make) -> Settings:
         mechanism=mechanism,
         sasl={name: config[name] for name in _SASL if config.get(name) is not None},
         token=_token(provider) if mechanism == "OAUTHBEARER" and provider else None,
-        proxy=config.get("proxy_url") or config.get("socks5_proxy"),
     )
 
 

@@ -22,7 +22,6 @@ from kafkaguard_adapters.kafka_python._private import moving, reading
 from kafkaguard_adapters.kafka_python.batches import LoneRecord, SourceBatch
 from kafkaguard_adapters.kafka_python.errors import errors, reason_of
 from kafkaguard_adapters.kafka_python.future import record_of
-from kafkaguard_adapters.producing import send_errors
 from kafkaguard_adapters.producing.null_keys import LetterCheck
 from kafkaguard_adapters.producing.reporting import ReportingShell
 from kafkaguard_adapters.wire.io_thread import run
@@ -137,7 +136,6 @@ class KafkaPythonShell(ReportingShell):
         moving.report_batches(producer, begin)
         moving.report_retries(producer, self._notes_retries())
         self._checks.check_appends_of(producer)
-        moving.check_partitioner(producer, partial(send_errors.not_there, errors))
         for source in reading.unfinished(producer):
             if source.produce_future not in self._open:
                 begin(source, before=len(reading.records_in(source)))

@@ -121,7 +121,6 @@ def not_there(
     known: Collection[int] | None,
     *,
     theirs: type[BaseException] | BaseException,
-    is_given: bool = True,
 ) -> KafkaGuardError:
     """Make the error for a partition that the topic does not have.
 
@@ -131,9 +130,7 @@ def not_there(
         partition: The partition that does not exist.
         known: The partitions that the topic has; None: no broker has told.
         theirs: The client's own exception, or its class if it has raised none.
-        is_given: Whether the caller named the partition, or a partitioner chose it.
     """
-    chose = "the record is for" if is_given else "the partitioner chose"
     made: type[KafkaGuardError] = PartitionNotThereError
     if known is None:
         made = ClientMetadataError
@@ -142,7 +139,7 @@ def not_there(
         there = "the topic has partition 0 only"
     else:
         there = f"the topic has {len(known)} partitions, 0 to {max(known)}"
-    text = f"{chose} partition {partition!r}, and {there}; nothing was sent"
+    text = f"the record is for partition {partition!r}, and {there}; nothing was sent"
     number = partition if isinstance(partition, int) else None
     place: dict[str, Any] = {"api": "Produce", "topic": topic, "partition": number}
     if isinstance(theirs, type):

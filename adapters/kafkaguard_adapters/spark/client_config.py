@@ -19,7 +19,7 @@ from kafkaguard_adapters.wire.client_settings import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from kafkaguard.errors import KafkaGuardError
 
@@ -42,17 +42,15 @@ _REFUSED = {
 #: Where a setting is named in a text without Spark's prefix ``kafka.``.
 _PLAIN_NAME = re.compile(r"\b(?=(?:sasl|ssl)\.)")
 _NO_LIMIT = re.compile(r"\s*[+-]?(0x)?0+\s*", re.IGNORECASE)
-_RANGE = re.compile(r"outside allowed range (\S+)")
-_TOO_SMALL = "-2000000000"
+#: A value as long as this may be a password.
+_SECRET = 4
 #: Values that librdkafka does not list.
 _CHOICES = {
     "compression.codec": "none, gzip, snappy, lz4, zstd",
     "compression.type": "none, gzip, snappy, lz4, zstd",
     "sasl.mechanism": "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER",
     "security.protocol": "PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL",
-    "ssl.endpoint.identification.algorithm": "none, https",
 }
-
 _SWITCH = "security.protocol"
 #: Settings that librdkafka needs to check another setting alone.
 _BESIDE = {
@@ -64,8 +62,6 @@ _BESIDE = {
     },
     "ssl.keystore.location": {"ssl.keystore.password": "any"},
 }
-_MISSING = re.compile(r"^(.*) (?:must be set$|is mandatory)")
-
 #: Defaults: fast, and idempotent.
 _DEFAULTS = {
     "client.id": "kafkaguard-spark",
@@ -104,7 +100,7 @@ def client_config(servers: str, given: Mapping[str, str]) -> dict[str, str]:
     if idempotent != "true":
         raise _setting_error("enable.idempotence", "without it a retry may write twice")
     merged = {**_DEFAULTS, **translated, **_FIXED, "bootstrap.servers": servers}
-    _try_out(merged, translated)
+    _try_out(merged)
     return merged
 
 
@@ -144,10 +140,11 @@ def _kilobytes(value: str) -> str:
     return str(int(value) // 1024)
 
 
-def _try_out(settings: Mapping[str, str], given: Mapping[str, str]) -> None:
-    """Let librdkafka check the settings; errors name a given setting, not a default.
+def _try_out(settings: Mapping[str, str]) -> None:
+    """Let librdkafka check each setting, then all together.
 
-    librdkafka's text is not shown: it may contain a value, which may be a password.
+    Raises:
+        ClientConfigurationError: librdkafka refuses a setting, or they do not fit.
     """
     said = _complaint(settings)
     if said is None:
@@ -158,19 +155,24 @@ def _try_out(settings: Mapping[str, str], given: Mapping[str, str]) -> None:
     for name, value in settings.items():
         alone = _complaint({**_BESIDE.get(name, {}), name: value})
         if alone is not None:
-            raise _setting_error(name, _allowed(name, alone))
-    if missing := _missing(said):
-        names = " and ".join(f"kafka.{name}" for name in missing)
-        text = f"{names}: missing, and the other settings need it"
-        raise setting_error(text, setting=f"kafka.{missing[0]}")
-    cured = [name for name in settings if _complaint(_without(settings, name)) is None]
-    guilty = [name for name in cured if name in given and name != _SWITCH] or cured
-    wrong = " or ".join(f"kafka.{name}" for name in guilty) or "the kafka.* settings"
+            allowed = f" (one of {_CHOICES[name]})" if name in _CHOICES else ""
+            raise _setting_error(name, f"{_without(alone, [value])}{allowed}")
+    if "sasl.mechanism" not in settings and "SASL mechanism" in said:
+        mechanisms = _CHOICES["sasl.mechanism"]
+        raise _setting_error("sasl.mechanism", f"it is missing: one of {mechanisms}")
+    named = [name for name in settings if name in said and name != _SWITCH]
     raise setting_error(
-        f"{wrong}: the client refuses this value together with the other settings; see "
-        "librdkafka's CONFIGURATION.md",
-        setting=f"kafka.{guilty[0]}" if guilty else "config",
+        f"the client refuses the settings: {_without(said, settings.values())}",
+        setting=f"kafka.{named[0]}" if named else "config",
     )
+
+
+def _without(said: str, values: Iterable[str]) -> str:
+    """Return librdkafka's text without values, which may be passwords."""
+    for value in sorted(values, key=len, reverse=True):
+        if len(value) >= _SECRET:
+            said = said.replace(value, "...")
+    return said.strip()
 
 
 def _unknown(name: str) -> str:
@@ -179,30 +181,6 @@ def _unknown(name: str) -> str:
         return "the sink does not support this setting of Java's clients: leave it out"
     hint = did_you_mean(f"kafka.{name}", [f"kafka.{each}" for each in known])
     return f"Kafka's client has no such setting{hint}"
-
-
-def _missing(said: str) -> list[str]:
-    """Return the names of settings that librdkafka requires, without values."""
-    found = _MISSING.match(said.removeprefix("Failed to create producer: "))
-    names = found[1].replace("`", "").split(" and ") if found else []
-    if "No provider for SASL mechanism" in said:
-        names = ["sasl.mechanism"]
-    return [name for name in names if re.fullmatch(r"[a-z.]+", name)]
-
-
-def _allowed(name: str, said: str) -> str:
-    """Describe a wrong value and the allowed ones, without the value."""
-    if name in _CHOICES:
-        return f"the value is one of {_CHOICES[name]}"
-    if found := _RANGE.search(said):
-        return f"the value is outside of {found[1]}"
-    if "Expected bool" in said:
-        return "the value is true or false"
-    # For text that is not a number, librdkafka does not say the range; a number that
-    # is too small makes it say the range.
-    if found := _RANGE.search(_complaint({name: _TOO_SMALL}) or ""):
-        return f"the value is not a number; allowed is {found[1]}"
-    return "the client refuses the value; see librdkafka's CONFIGURATION.md"
 
 
 def _complaint(settings: Mapping[str, str]) -> str | None:
@@ -215,10 +193,6 @@ def _complaint(settings: Mapping[str, str]) -> str | None:
         text: str = error.args[0].str()
         return text
     return None
-
-
-def _without(settings: Mapping[str, str], name: str) -> dict[str, str]:
-    return {key: value for key, value in settings.items() if key != name}
 
 
 def silent_logger() -> object:

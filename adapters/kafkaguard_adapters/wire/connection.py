@@ -26,7 +26,7 @@ from kafkaguard.errors import (
     UnsupportedVersionError,
 )
 from kafkaguard.protocol._strangers import stranger
-from kafkaguard_adapters.wire import connection_texts, proxies
+from kafkaguard_adapters.wire import connection_texts
 from kafkaguard_adapters.wire.sasl import Login
 
 if TYPE_CHECKING:
@@ -113,12 +113,7 @@ class Connection:
         place = f"{host}:{port}"
         context = _context(settings, make)
         try:
-            way: Any = {"host": host, "port": port}
-            if settings.proxy:
-                way = {"sock": await proxies.connect(settings.proxy, host, port)}
-            reader, transport = await _connected(
-                **way, ssl=context, server_hostname=host if context else None
-            )
+            reader, transport = await _connected(host, port, context)
         except ssl.SSLError as error:
             text = connection_texts.tls_failed(place, error, settings.ca)
             raise make(ClientConfigurationError, text, broker=broker) from error
@@ -350,7 +345,7 @@ class Connection:
 
 
 async def _connected(
-    **way: Any,
+    host: str, port: int, context: ssl.SSLContext | None
 ) -> tuple[asyncio.StreamReader, asyncio.WriteTransport]:
     """Connect without asyncio's StreamWriter.
 
@@ -360,7 +355,7 @@ async def _connected(
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader(loop=loop)
     transport, _ = await loop.create_connection(
-        lambda: asyncio.StreamReaderProtocol(reader, loop=loop), **way
+        lambda: asyncio.StreamReaderProtocol(reader, loop=loop), host, port, ssl=context
     )
     return reader, transport
 

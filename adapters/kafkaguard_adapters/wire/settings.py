@@ -36,8 +36,6 @@ class Settings:
         mechanism: The SASL mechanism; None without SASL.
         sasl: Arguments of kafka-python's implementation of the mechanism.
         token: Fetches an OAUTHBEARER token, and its extensions, for each connection.
-        proxy: The proxy for all connections, in the format of kafka-python's
-            ``proxy_url``; None without a proxy.
     """
 
     bootstrap: tuple[tuple[str, int], ...]
@@ -49,7 +47,6 @@ class Settings:
     token: Callable[[], Awaitable[tuple[str, Mapping[str, str]]]] | None = field(
         default=None, repr=False
     )
-    proxy: str | None = field(default=None, repr=False)
 
 
 def read_bootstrap(

@@ -1,10 +1,9 @@
-"""``kafkaguard lag``: lag of consumer groups, once, live, or as a picture."""
+"""``kafkaguard lag``: lag of consumer groups, once or live."""
 
 from __future__ import annotations
 
 import json
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,13 +12,13 @@ from rich.live import Live
 from kafkaguard._cluster.lag import NO_SUCH_GROUP, LagReason
 from kafkaguard._common.closest import did_you_mean
 from kafkaguard.cli.connecting import ask, connect, connection_options, tell
-from kafkaguard.cli.lag_picture import check_writable, lag_picture
 from kafkaguard.cli.lag_table import as_data, table
 from kafkaguard.cli.numbers import AMOUNT, COUNT, PAUSE
 from kafkaguard.cli.output import console, say
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from kafkaguard._cluster.lag import LagReport
     from kafkaguard_adapters.asking.cluster_calls import ClusterCalls
@@ -61,11 +60,6 @@ _COLUMNS = ("log_start", "last_stable", "time", "members", "facts")
 )
 @click.option("--looks", type=COUNT, help="End --watch after this many measurements.")
 @click.option(
-    "--plot",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Watch, and write a picture of lag over time (SVG) to this file.",
-)
-@click.option(
     "--max",
     "max_lag",
     type=AMOUNT,
@@ -90,7 +84,6 @@ def lag(  # noqa: PLR0913 - one for each option
     watch: bool,
     interval: float,
     looks: int | None,
-    plot: Path | None,
     max_lag: int | None,
     as_json: bool,
 ) -> None:
@@ -103,10 +96,8 @@ def lag(  # noqa: PLR0913 - one for each option
     is not there, or this user may see no group, 2 the cluster cannot be reached, 3 a
     group has more lag than --max.
     """
-    if looks is not None and not (watch or plot):
-        raise click.UsageError("--looks ends --watch or --plot: give one of the two")
-    if plot is not None:
-        check_writable(plot)
+    if looks is not None and not watch:
+        raise click.UsageError("--looks ends --watch: give that, too")
     calls = connect(bootstrap_server, config)
     question = {
         "groups": groups or None,
@@ -116,7 +107,7 @@ def lag(  # noqa: PLR0913 - one for each option
         "columns": columns,
         "timeout": timeout,
     }
-    wanted = looks if watch or plot else 1
+    wanted = looks if watch else 1
     history: list[LagReport] = []
 
     def remarks(report: LagReport) -> list[str]:
@@ -139,9 +130,6 @@ def lag(  # noqa: PLR0913 - one for each option
             raise
     finally:
         calls.close_view()
-    if plot is not None:
-        plot.write_text(_plot(history), encoding="utf-8")
-        say(f"wrote {plot}", err=True)
     last = history[-1]
     for text in (*remarks(last), *_hidden(last, topics)):
         say(text, err=True)
@@ -263,12 +251,3 @@ def _too_far(report: LagReport, max_lag: int | None) -> list[str]:
         for name, group in sorted(report.groups.items())
         if max_lag is not None and group.total is not None and group.total > max_lag
     ]
-
-
-def _plot(history: list[LagReport]) -> str:
-    names = sorted({name for report in history for name in report.groups})
-    totals = {
-        name: [r.groups[name].total if name in r.groups else None for r in history]
-        for name in names
-    }
-    return lag_picture([report.taken_at for report in history], totals)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,7 +11,6 @@ from click.shell_completion import CompletionItem
 
 from kafkaguard._verdicts.verdict import Action
 from kafkaguard.cli.group import Problem, SuggestingGroup
-from kafkaguard.cli.lag_picture import check_writable
 from kafkaguard.cli.numbers import ROWS, RUNS
 from kafkaguard.cli.output import PlainTable, console, say
 from kafkaguard_adapters.policy_uses import USES, given_settings
@@ -190,11 +188,6 @@ def _list_presets(*, as_json: bool) -> None:
 @click.option("--seed", default=0, help="Seed of the random waits.")
 @click.option("--runs", type=RUNS, default=1_000, help="Number of random schedules.")
 @click.option("--limit", type=ROWS, default=50, help="Number of waits to show.")
-@click.option(
-    "--svg",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write a picture (SVG) to this file.",
-)
 @_JSON
 def preview(
     source: str,
@@ -203,12 +196,9 @@ def preview(
     seed: int,
     runs: int,
     limit: int,
-    svg: Path | None,
     as_json: bool,
 ) -> None:
     """Print the waits of SOURCE: expected, 90 % range and worst case."""
-    if svg is not None:
-        check_writable(svg, "--svg")
     if action.upper() not in Action.__members__:
         raise Problem(f"no action {action!r}; there are {', '.join(Action)}")
     try:
@@ -218,8 +208,6 @@ def preview(
         )
     except ValueError as error:
         raise Problem(str(error)) from None
-    if svg is not None:
-        svg.write_text(drawn.to_svg(), encoding="utf-8")
     if as_json:
         told = {**drawn.to_dict(), "warnings": doubts(loaded)}
         click.echo(json.dumps(told, indent=2))

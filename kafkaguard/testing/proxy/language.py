@@ -161,8 +161,8 @@ class SelectedRequests:
         return self._set(action, None)
 
     def _set(self, action: actions.Action, times: int | None) -> Fault:
-        if times is not None and _whole("times", times) < 1:
-            raise FaultSpecError(f"times={times}: a fault happens once or more")
+        if times is not None:
+            _whole("times", times, 1)
         return self._add(
             CountedFault(
                 self._match,
@@ -207,8 +207,11 @@ def when(  # noqa: PLR0913 - each way to choose a request
     for name, chosen in (("partition", partition), ("broker", broker), ("seed", seed)):
         if chosen is not None:
             _whole(name, chosen)
-    if nth is not None and _whole("nth", nth) < 1:
-        raise FaultSpecError(f"nth={nth}: requests are counted from 1")
+    for name, text in (("topic", topic), ("client_id", client_id)):
+        if not isinstance(text, str | None):
+            raise FaultSpecError(f"{name} takes text, not {type(text).__name__}")
+    if nth is not None:
+        _whole("nth", nth, 1)
     wanted = [api] if isinstance(api, str) else api
     keys = None if wanted is None else frozenset(map(names.api_key, wanted))
     match = Match(keys, topic, partition, broker, client_id, where)

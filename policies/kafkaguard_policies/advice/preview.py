@@ -56,13 +56,6 @@ class Preview:
         """Return JSON."""
         return json.dumps(self.to_dict(), indent=2)
 
-    def to_svg(self) -> str:
-        """Return an SVG picture of the schedule."""
-        from kafkaguard_policies.advice.schedule_picture import schedule_picture
-
-        title = f"{self.policy} ({self.policy_id}), if the verdict is {self.action}"
-        return schedule_picture(title, self.rows, self.deadline, self.ending)
-
     def __str__(self) -> str:
         """Return a table."""
         head = (

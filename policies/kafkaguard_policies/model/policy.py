@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import logging
 from collections.abc import Mapping
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self, TypeVar
@@ -43,7 +42,6 @@ from kafkaguard_policies.model.fields import (
 from kafkaguard_policies.model.names import error_class
 
 T = TypeVar("T")
-_log = logging.getLogger("kafkaguard.policies")
 
 Client = Literal["kafka-python", "confluent-kafka", "aiokafka", "spark"]
 #: Actions that an override may set. The others need a repair by the caller.
@@ -149,30 +147,6 @@ class Breaker(Part):
     """How many probes must succeed to close it again."""
     when_open: Literal["fail", "pause"] = "fail"
     """Fail at once, or wait for the probe (for consumers), within the deadline."""
-
-
-_RESCUE_WORDS = dict.fromkeys(("true", "yes", "on"), "ordered") | dict.fromkeys(
-    ("false", "no", "off"), "never"
-)
-
-
-def _rescue_word(value: Any) -> Any:
-    """Convert true and false (YAML's on, off, yes, no) to the word, with a warning."""
-    word = _RESCUE_WORDS.get(str(value).lower())
-    if word is None:
-        return value
-    _log.warning(
-        "rescue: %s is taken as %s; write that word (YAML reads on and yes as true, "
-        "off and no as false)",
-        str(value).lower(),
-        word,
-    )
-    return word
-
-
-Rescued = Annotated[
-    Rescue, BeforeValidator(_rescue_word, json_schema_input_type=Rescue | bool)
-]
 
 
 class LetterLimit(Part):
@@ -383,7 +357,7 @@ class PolicyDocument(Part):
     """What to do if a record may have been written: ``raise`` the error, only
     ``report`` it in the counts (for records; a call raises), or ``resend``, which may
     cause a duplicate."""
-    rescue: Rescued = "ordered"
+    rescue: Rescue = "ordered"
     """What to do with a record that failed only because its batch failed: send it
     again, but never after a later one of its key (``ordered``: it fails as SUPERSEDED
     instead); always send it again (``any_order``); or let it fail (``never``)."""

@@ -1,25 +1,16 @@
-"""YAML and TOML documents, with the line of each value."""
+"""YAML and TOML documents, with the line of each value of a YAML document."""
 
 from __future__ import annotations
 
 import re
 import tomllib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import yaml
 
 from kafkaguard_policies.model.problems import Path, PolicyError, Problem
-from kafkaguard_policies.reading.nodes import (
-    UnfitError,
-    check_depth,
-    duplicates,
-    nodes_of,
-    old_numbers,
-)
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from kafkaguard_policies.reading.nodes import Loader, UnfitError, duplicates, nodes_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +76,11 @@ def _yaml(text: str, source: str) -> _Read:
         return _yaml_values(text)
     except UnfitError as error:
         raise PolicyError(source, error.problems) from None
+    except RecursionError:
+        raise PolicyError(source, [_TOO_DEEP]) from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
-        message = "is no text: it holds a character that no text has"
+        message = "is not text: it contains a control character"
         raise PolicyError(source, [Problem(message, line=line)]) from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
@@ -96,8 +89,11 @@ def _yaml(text: str, source: str) -> _Read:
         message = f"is no well-formed YAML: {said}{_hint(said, text, at)}"
         raise PolicyError(source, [Problem(message, line=at)]) from None
     except ValueError as error:
-        message = f"holds a value that YAML cannot read: {error}"
+        message = f"contains a value that YAML cannot read: {error}"
         raise PolicyError(source, [Problem(message, line=1)]) from None
+
+
+_TOO_DEEP = Problem("is nested too deeply: a policy or a pipeline needs four levels")
 
 
 def _hint(said: str, text: str, line: int | None) -> str:
@@ -110,62 +106,25 @@ def _hint(said: str, text: str, line: int | None) -> str:
 
 
 def _yaml_values(text: str) -> _Read:
-    check_depth(text)
-    loader = yaml.SafeLoader(text)
+    loader = Loader(text)
     try:
         root = loader.get_single_node()
         if root is None:
             return None, {}, ()
         found = nodes_of(root)
         lines = {place: marked.start_mark.line + 1 for place, marked, _ in found}
-        problems = (*duplicates(found), *old_numbers(found))
-        return loader.construct_document(root), lines, problems
+        return loader.construct_document(root), lines, tuple(duplicates(found))
     finally:
         loader.dispose()
 
 
-_HEADER = re.compile(r"\s*(\[\[?)\s*([^\[\]]+?)\s*\]")
-_KEY = re.compile(r"\s*([A-Za-z0-9_.\"'-]+)\s*=")
-
-
 def _toml(text: str, source: str) -> _Read:
     try:
-        content = tomllib.loads(text)
+        return tomllib.loads(text) or None, {}, ()
     except RecursionError:
-        message = "is nested too deeply: a policy or a pipeline needs four levels"
-        raise PolicyError(source, [Problem(message, line=1)]) from None
+        raise PolicyError(source, [_TOO_DEEP]) from None
     except ValueError as error:
         found = re.search(r"at line (\d+)", str(error))
-        line = int(found[1]) if found else 1
+        line = int(found[1]) if found else None
         message = f"is no well-formed TOML: {error}"
         raise PolicyError(source, [Problem(message, line=line)]) from None
-    return content or None, dict(_toml_lines(text)), ()
-
-
-def _toml_lines(text: str) -> Iterator[tuple[Path, int]]:
-    """Find the lines of keys and tables; values inside inline tables have none."""
-    prefix: Path = ()
-    counts: dict[Path, int] = {}
-    for number, line in enumerate(text.splitlines(), 1):
-        if header := _HEADER.match(line):
-            prefix = _dotted(header[2])
-            if header[1] == "[[":
-                counts[prefix] = counts.get(prefix, -1) + 1
-            prefix = _indexed(prefix, counts)
-            yield prefix, number
-        elif key := _KEY.match(line):
-            yield (*prefix, *_dotted(key[1])), number
-
-
-def _indexed(path: Path, counts: dict[Path, int]) -> Path:
-    """Insert the index of the current item after each list in a path."""
-    result: list[str | int] = []
-    for depth, key in enumerate(path, 1):
-        result.append(key)
-        if path[:depth] in counts:
-            result.append(counts[path[:depth]])
-    return tuple(result)
-
-
-def _dotted(text: str) -> Path:
-    return tuple(part.strip().strip("\"'") for part in text.split("."))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import stat
 from typing import TYPE_CHECKING
 
 from kafkaguard_policies.model.problems import PolicyError, Problem
@@ -13,13 +11,6 @@ if TYPE_CHECKING:
 
 #: A policy has a few kilobytes; a larger file is another kind of file.
 MOST_BYTES = 1024 * 1024
-_KINDS = (
-    (stat.S_ISDIR, "a directory"),
-    (stat.S_ISFIFO, "a pipe"),
-    (stat.S_ISCHR, "a device"),
-    (stat.S_ISBLK, "a device"),
-    (stat.S_ISSOCK, "a socket"),
-)
 
 
 def read_text(path: Path) -> str:
@@ -33,27 +24,8 @@ def read_text(path: Path) -> str:
         content = _content(path)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise _refused(path, f"{path} cannot be read: {reason}") from error
-    return _decoded(content, path)
-
-
-def _content(path: Path) -> bytes:
-    # Opening a pipe without a writer would block.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    with os.fdopen(descriptor, "rb") as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode):
-            kind = next((k for test, k in _KINDS if test(found.st_mode)), "none")
-            raise OSError(f"it must be a regular file, and is {kind}")
-        if found.st_size > MOST_BYTES:
-            raise OSError(
-                f"it has {found.st_size} bytes, and a policy at most {MOST_BYTES}; "
-                f"is it another file?"
-            )
-        return file.read(MOST_BYTES)
-
-
-def _decoded(content: bytes, path: Path) -> str:
+        message = f"{path} cannot be read: {reason}"
+        raise PolicyError(str(path), [Problem(message)]) from error
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -62,5 +34,9 @@ def _decoded(content: bytes, path: Path) -> str:
         raise PolicyError(str(path), [Problem(message, line=line)]) from None
 
 
-def _refused(path: Path, message: str) -> PolicyError:
-    return PolicyError(str(path), [Problem(message)])
+def _content(path: Path) -> bytes:
+    if path.exists() and not path.is_file():  # a pipe would block
+        raise OSError("it is not a regular file")
+    if (size := path.stat().st_size) > MOST_BYTES:
+        raise OSError(f"it has {size} bytes, and a policy at most {MOST_BYTES}")
+    return path.read_bytes()

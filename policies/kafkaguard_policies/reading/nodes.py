@@ -1,4 +1,4 @@
-"""Checks of a YAML document before its values are built."""
+"""YAML as people write settings, and its problems of form."""
 
 from __future__ import annotations
 
@@ -14,15 +14,35 @@ if TYPE_CHECKING:
 
     from kafkaguard_policies.model.problems import Path
 
-_MOST_LEVELS = 20
 _MOST_VALUES = 20_000
 _TEXT = "tag:yaml.org,2002:str"
 _MERGE = "tag:yaml.org,2002:merge"
-_NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
-_OCTAL = re.compile(r"[-+]?0[0-7_]+")
+_NULL = "tag:yaml.org,2002:null"
 
 #: Path, the node to point at, and the value's node.
 Child = tuple["Path", yaml.Node, yaml.Node]
+
+
+class Loader(yaml.SafeLoader):
+    """Reads YAML in which ``on``, ``010``, ``1:30`` and dates are text.
+
+    YAML 1.1 reads the first three as true, 8 and 90.
+    """
+
+
+Loader.yaml_implicit_resolvers = {
+    first: [(tag, form) for tag, form in known if tag in (_NULL, _MERGE)]
+    for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+for _kind, _form, _first in (
+    ("bool", r"(?i:true|false|yes|no)", "tTfFyYnN"),
+    ("int", r"[-+]?(?:0|[1-9][0-9]*)", "-+0123456789"),
+    ("float", r"[-+]?[0-9]*\.[0-9]+(?:[eE][-+]?[0-9]+)?", "-+.0123456789"),
+    ("float", r"[-+]?\.(?i:inf|nan)", "-+."),
+):
+    Loader.add_implicit_resolver(
+        f"tag:yaml.org,2002:{_kind}", re.compile(f"(?:{_form})$"), list(_first)
+    )
 
 
 class UnfitError(Exception):
@@ -33,33 +53,12 @@ class UnfitError(Exception):
         super().__init__(self.problems)
 
 
-def check_depth(text: str) -> None:
-    """Refuse a document that is nested too deeply to be composed.
-
-    Raises:
-        UnfitError: It has too many levels.
-    """
-    depth = 0
-    for event in yaml.parse(text, Loader=yaml.SafeLoader):
-        depth += isinstance(event, yaml.CollectionStartEvent)
-        depth -= isinstance(event, yaml.CollectionEndEvent)
-        if depth > _MOST_LEVELS:
-            raise UnfitError([_too_deep(event.start_mark)])
-
-
-def _too_deep(mark: Any) -> Problem:
-    return Problem(
-        f"is nested more than {_MOST_LEVELS} levels deep (or an anchor holds itself): "
-        f"a policy or a pipeline needs four",
-        line=mark.line + 1 if mark else None,
-    )
-
-
 def nodes_of(root: yaml.Node) -> list[Child]:
     """Return all nodes below the root, with aliases resolved.
 
     Raises:
-        UnfitError: There are too many nodes or levels, or a key is not text.
+        RecursionError: An anchor holds itself.
+        UnfitError: There are too many nodes, or a key is not text.
     """
     found: list[Child] = []
     for child in _walk(root, ()):
@@ -68,8 +67,8 @@ def nodes_of(root: yaml.Node) -> list[Child]:
             message = f"has more than {_MOST_VALUES} values once aliases are followed"
             raise UnfitError([Problem(message, line=child[1].start_mark.line + 1)])
     problems = [
-        *wrong_keys(root, ()),
-        *(p for place, _, n in found for p in wrong_keys(n, place)),
+        *_wrong_keys(root, ()),
+        *(p for place, _, n in found for p in _wrong_keys(n, place)),
     ]
     if problems:
         raise UnfitError(dict.fromkeys(problems))
@@ -77,8 +76,6 @@ def nodes_of(root: yaml.Node) -> list[Child]:
 
 
 def _walk(node: yaml.Node, path: Path) -> Iterator[Child]:
-    if len(path) > _MOST_LEVELS:
-        raise UnfitError([_too_deep(node.start_mark)])
     for place, marked, value in _children(node, path):
         yield place, marked, value
         yield from _walk(value, place)
@@ -97,7 +94,7 @@ def _name(key: Any) -> str:
     return key.value if isinstance(key, yaml.ScalarNode) else f"a {key.id}"
 
 
-def wrong_keys(node: yaml.Node, path: Path) -> Iterator[Problem]:
+def _wrong_keys(node: yaml.Node, path: Path) -> Iterator[Problem]:
     """Find the keys of a mapping that are not text."""
     if not isinstance(node, yaml.MappingNode):
         return
@@ -118,27 +115,3 @@ def duplicates(found: Iterable[Child]) -> Iterator[Problem]:
                 yield Problem("stands twice: keep one", place, line)
             twice.add(place)
         seen.add(place)
-
-
-def old_numbers(found: Iterable[Child]) -> Iterator[Problem]:
-    """Find ``010`` and ``1:30``, which YAML 1.1 reads in base 8 and 60."""
-    for place, _, value in found:
-        if value.tag in _NUMBERS and (base := _odd_base(value.value)):
-            meant = yaml.safe_load(value.value)
-            message = (
-                f"{value.value} is {meant:g} in YAML, which reads it in base {base}: "
-                f"write {_proposed(value.value, meant)}"
-            )
-            yield Problem(message, place, value.start_mark.line + 1)
-
-
-def _odd_base(text: str) -> int | None:
-    if ":" in text:
-        return 60
-    return 8 if _OCTAL.fullmatch(text) else None
-
-
-def _proposed(text: str, meant: float) -> str:
-    if ":" in text:
-        return f"{meant:g}"
-    return f"{int(text)} or {meant:g}"

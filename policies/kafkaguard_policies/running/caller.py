@@ -9,7 +9,6 @@ if TYPE_CHECKING:
 
     from kafkaguard._retries.events import EventHook
     from kafkaguard._verdicts.verdict import Action
-    from kafkaguard_policies.running.tenacity_loop import AsyncLoop, Loop
 
 
 class Caller(Protocol):
@@ -19,14 +18,6 @@ class Caller(Protocol):
     repairs: Mapping[Action, Callable[[], Any]]
     random: Callable[[], float]
     confirm: Callable[[], object] | None
-
-    @property
-    def loop(self) -> Loop:
-        """Tenacity's loop for functions."""
-
-    @property
-    def aloop(self) -> AsyncLoop:
-        """Tenacity's loop for coroutines."""
 
     def now(self) -> float:
         """Return the time in seconds."""

@@ -1,4 +1,4 @@
-"""Sync and async drivers of a call: tenacity loops and sleeps."""
+"""Sync and async drivers of a call: they loop, wait and call; the machine decides."""
 
 from __future__ import annotations
 
@@ -87,9 +87,9 @@ class Driver(_Driver[T]):
         """Make attempts until one succeeds or the call ends."""
         if not self._began:
             self.attempt()
-        if self.step.kind == "again":
+        while self.step.kind == "again":
             self._retrier.pause(self.step.wait)
-            self._retrier.loop(attempt_of, self)
+            self.attempt()
         if self.step.repair is not None:
             self._repaired()
         return self._ended()
@@ -135,9 +135,9 @@ class AsyncDriver(_Driver[T]):
         """Make attempts until one succeeds or the call ends."""
         if not self._began:
             await self.attempt()
-        if self.step.kind == "again":
+        while self.step.kind == "again":
             await self._retrier.apause(self.step.wait)
-            await self._retrier.aloop(aattempt_of, self)
+            await self.attempt()
         if self.step.repair is not None:
             await self._repaired()
         return self._ended()
@@ -181,13 +181,3 @@ class AsyncDriver(_Driver[T]):
             self.step = self._call.repair_failed(error)
             return False
         return True
-
-
-def attempt_of(run: Driver[Any]) -> None:
-    """Make an attempt; what tenacity calls."""
-    run.attempt()
-
-
-async def aattempt_of(run: AsyncDriver[Any]) -> None:
-    """Make an attempt; what tenacity awaits."""
-    await run.attempt()

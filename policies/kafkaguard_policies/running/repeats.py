@@ -2,7 +2,7 @@
 
 A create, delete or alter whose answer was lost is repeated. The answers "exists
 already" and "does not exist" then mean success. Whether the existing state is the
-requested one can only be checked by the caller's ``confirm``, or by a guarded admin.
+requested one can only be checked by the caller's ``confirm``.
 """
 
 from __future__ import annotations
@@ -53,17 +53,15 @@ def tell_done(
     if verdict.rule.id == "deleted-already":
         _log.info("%s: %s", verdict.rule.sentence, error)
         return
-    found = getattr(error, "differences", None)
-    if confirm is None and found is None:
+    if confirm is None:
         _log.warning(
             "an earlier attempt has made it, and its answer was lost (%s): nobody "
-            "looked whether it is as it was asked for; a guarded admin, or "
-            "retry(confirm=), does",
+            "looked whether it is as it was asked for; give retry(confirm=) for that",
             error,
         )
         return
     try:
-        answer = (found or None) if confirm is None else confirm()
+        answer = confirm()
     except Exception:  # noqa: BLE001 - the check is the caller's
         _log.exception("an earlier attempt has made it, and confirm() raised")
         return

@@ -1,7 +1,7 @@
 """Calls under a policy, of functions and coroutine functions.
 
-The first attempt is a direct call. tenacity is used only after a failure, which counts
-as attempt 1.
+The first attempt is a direct call. A driver runs only after a failure, which counts as
+attempt 1.
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import math
 import random as _random
 import time
 from datetime import timedelta
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkaguard._common.arguments import flag, hook
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
     from kafkaguard._retries.events import EventHook
     from kafkaguard._verdicts.verdict import Action
     from kafkaguard_policies.running.rulings import RuledPolicy
-    from kafkaguard_policies.running.tenacity_loop import AsyncLoop, Loop
 
 T = TypeVar("T")
 _NO_KWARGS: dict[str, Any] = {}
@@ -101,20 +99,6 @@ class Retrier:
     def policy(self) -> RuledPolicy:
         """The policy for the next call."""
         return self.shared.policy
-
-    @cached_property
-    def loop(self) -> Loop:
-        """Tenacity's loop for functions."""
-        from kafkaguard_policies.running.tenacity_loop import Loop
-
-        return Loop(sleep=self.pause)
-
-    @cached_property
-    def aloop(self) -> AsyncLoop:
-        """Tenacity's loop for coroutines."""
-        from kafkaguard_policies.running.tenacity_loop import AsyncLoop
-
-        return AsyncLoop(sleep=self.apause)
 
     def pause(self, wait: float) -> None:
         """Wait, or record the wait in a test."""

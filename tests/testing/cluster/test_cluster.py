@@ -46,7 +46,7 @@ def test_a_record_comes_back(kafka_cluster, kafka_topic):
 
 
 def test_a_group_commits(kafka_cluster, kafka_topic):
-    """The coordinator of groups is there."""
+    """A consumer group can commit on a cluster of one broker."""
     with KafkaProducer(bootstrap_servers=kafka_cluster.bootstrap_servers) as producer:
         producer.send(kafka_topic, b"hello").get(10)
     with joining(

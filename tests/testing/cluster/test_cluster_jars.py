@@ -128,7 +128,7 @@ def test_a_failed_fetch_leaves_nothing_that_looks_whole(empty_cache, monkeypatch
 
 
 def test_a_cache_that_cannot_be_written_is_named(empty_cache, fetched):
-    """The way out is another folder."""
+    """The error for a read-only cache proposes KAFKAGUARD_CACHE."""
     empty_cache.touch()
     message = f"cannot keep jars in {empty_cache} .*Set KAFKAGUARD_CACHE"
     with pytest.raises(JarsNotFoundError, match=message):
@@ -193,7 +193,7 @@ def test_a_connection_that_breaks_costs_an_attempt(repository):
 
 
 def test_a_jar_that_is_not_the_one_is_refused(repository, empty_cache):
-    """Its checksum tells."""
+    """A jar with a wrong checksum is refused."""
 
     def another(path):
         return b"0" * 40 if path.endswith(".sha1") else b"a jar"
@@ -224,7 +224,7 @@ def test_without_its_package_the_extra_is_named(empty_cache, monkeypatch):
 
 @pytest.mark.parametrize("version", ["4.x", "latest", "4.3", ""])
 def test_a_bad_version_is_refused(version):
-    """Before anything is looked for."""
+    """A malformed version is refused before anything is looked up."""
     with pytest.raises(JarsNotFoundError, match="is no Kafka version"):
         kafka_jars(version)
 
@@ -253,7 +253,7 @@ def test_a_given_folder_is_taken_as_it_is(monkeypatch, tmp_path):
 
 
 def test_the_cache_follows_the_users_settings(monkeypatch, fetched, tmp_path):
-    """XDG_CACHE_HOME is respected."""
+    """The cache is below XDG_CACHE_HOME if that is set."""
     monkeypatch.delenv("KAFKAGUARD_KAFKA_JARS", raising=False)
     monkeypatch.delenv("KAFKAGUARD_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))

@@ -38,7 +38,7 @@ def pretend_java(folder, version):
 
 
 def test_java_home_comes_first(no_java, monkeypatch, tmp_path):
-    """JAVA_HOME, then PATH."""
+    """Java is looked up in JAVA_HOME, then on PATH."""
     home = tmp_path / "home"
     (home / "bin").mkdir(parents=True)
     expected = pretend_java(home / "bin", "21.0.1")

@@ -60,21 +60,21 @@ def settings(cluster, way, client):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_kafka_python_comes_in(secure_cluster, topic, way):
-    """The settings serve kafka-python."""
+    """client_config() connects kafka-python through each listener."""
     with KafkaAdminClient(**settings(secure_cluster, way, "kafka-python")) as admin:
         assert topic in admin.list_topics()
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_confluent_comes_in(secure_cluster, topic, way):
-    """The settings serve confluent-kafka."""
+    """client_config() connects confluent-kafka through each listener."""
     admin = AdminClient(settings(secure_cluster, way, "confluent"))
     assert topic in admin.list_topics(timeout=10).topics
 
 
 @pytest.mark.parametrize("way", WAYS)
 async def test_aiokafka_comes_in(secure_cluster, topic, way):
-    """The settings serve aiokafka."""
+    """client_config() connects aiokafka through each listener."""
     admin = AIOKafkaAdminClient(**settings(secure_cluster, way, "aiokafka"))
     await admin.start()
     try:
@@ -118,7 +118,7 @@ def test_users_may_do_what_was_granted(secure_cluster, topic):
 
 
 def test_a_user_without_grants_may_not_see_the_cluster(secure_cluster):
-    """DescribeLogDirs from bob answers 31 CLUSTER_AUTHORIZATION_FAILED."""
+    """A user without grants gets 31 for DescribeLogDirs."""
     bob = secure_cluster.client_config("SASL_SCRAM", user="bob")
     with KafkaAdminClient(**bob) as admin:
         request = DescribeLogDirsRequest(topics=None, min_version=3)
@@ -128,7 +128,7 @@ def test_a_user_without_grants_may_not_see_the_cluster(secure_cluster):
 
 @pytest.mark.parametrize("listener", ["SASL_PLAIN", "SASL_SCRAM"])
 async def test_a_wrong_password_is_refused(secure_cluster, listener):
-    """The broker checks passwords."""
+    """A login with a wrong password fails."""
     bob = secure_cluster.client_config(listener, user="bob", client="aiokafka")
     admin = AIOKafkaAdminClient(**{**bob, "sasl_plain_password": "guessed"})
     with pytest.raises(KafkaConnectionError):

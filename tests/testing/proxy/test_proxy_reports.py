@@ -22,7 +22,7 @@ def _send(servers, topic, *, key=b"key", **settings):
         producer.send(topic, b"value", key=key).get(20)
 
 
-def test_b02_an_outer_retry_layer_that_asks_the_verdict(kafka_faults, kafka_topic):
+def test_an_outer_retry_layer_that_asks_the_verdict(kafka_faults, kafka_topic):
     """smallrye-reactive-messaging #2270: a refused record was sent for two minutes."""
     kafka_faults.on("Produce", topic=kafka_topic).fail("INVALID_RECORD")
     start = time.monotonic()
@@ -47,7 +47,7 @@ def _send_ten_times(servers, topic):
 @pytest.mark.parametrize(
     ("key", "action"), [(None, Action.REJECT), (b"key", Action.RETRY)]
 )
-def test_b04_code_2_is_not_one_thing(key, action, kafka_faults, kafka_topic):
+def test_code_2_is_not_one_thing(key, action, kafka_faults, kafka_topic):
     """Akhq #133, ksql #3021: old brokers answer CORRUPT_MESSAGE for a missing key.
 
     No client knows the difference: kafka-python gives up a damaged batch at once, and
@@ -78,7 +78,7 @@ def _code_from_confluent(proxy, topic, key, *, retries):
     return errors[0].code()
 
 
-def test_b36_a_code_from_the_future_keeps_its_number(kafka_faults, kafka_topic):
+def test_a_code_from_the_future_keeps_its_number(kafka_faults, kafka_topic):
     """Pykafka #401, kafka-python #2306: an unknown code became a KeyError, or -1."""
     kafka_faults.on("Produce", topic=kafka_topic).fail(999)
     with pytest.raises(KafkaError) as caught:
@@ -91,7 +91,7 @@ def test_b36_a_code_from_the_future_keeps_its_number(kafka_faults, kafka_topic):
 
 
 @pytest.mark.kafka_topic(partitions=200)
-def test_b64_counting_the_requests_of_two_recipes_for_lag(kafka_faults, kafka_topic):
+def test_counting_the_requests_of_two_recipes_for_lag(kafka_faults, kafka_topic):
     """integrations-core #20715: one request a partition, where two would do."""
     servers = kafka_faults.bootstrap_servers
     with RawClient(servers) as client:

@@ -32,13 +32,13 @@ def test_number_that_is_none_is_refused(name, set_fault):
 
 @pytest.mark.parametrize("words", [{"rate": "0.5"}, {"nth": 1.5}, {"skip": "all"}])
 def test_choice_that_is_none_is_refused(words):
-    """Likewise where requests are chosen."""
+    """A wrong value in on() raises FaultSpecError."""
     with pytest.raises(FaultSpecError, match=next(iter(words))):
         FaultProxy("127.0.0.1:1").on("Produce", **words)
 
 
 def test_command_says_that_no_broker_is_there(capsys):
-    """Clients would only find closed doors."""
+    """The proxy does not start if no broker accepts a connection."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     assert run(["proxy", "--bootstrap-server", f"127.0.0.1:{port}", "--for", "1"]) == 2

@@ -82,39 +82,6 @@ def check_appends(producer: Any, kept_out: Callable[[str, int, Raw], Any]) -> No
     accumulator.append = check_and_append
 
 
-def check_partitioner(producer: Any, make_error: Callable[..., Exception]) -> None:
-    """Refuse a partition from the application's partitioner that does not exist.
-
-    The client would take the record, and keep it until ``delivery_timeout_ms``.
-
-    Args:
-        producer: The client's producer. The client's own partitioners are not checked.
-        make_error: Makes the error, as ``send_errors.not_there``.
-    """
-    if type(producer.config["partitioner"]).__module__.startswith("kafka."):
-        return
-    choose, partitions_of = producer._partition, producer._metadata.partitions_for_topic
-
-    def choose_and_check(
-        topic: str,
-        partition: int | None,
-        key: Any,
-        value: Any,
-        serialized_key: Any,
-        serialized_value: Any,
-    ) -> Any:
-        chosen = choose(topic, partition, key, value, serialized_key, serialized_value)
-        if partition is None and chosen is not None:
-            known = partitions_of(topic)
-            if known is not None and chosen not in known:
-                raise make_error(
-                    topic, chosen, known, theirs=ValueError, is_given=False
-                )
-        return chosen
-
-    producer._partition = choose_and_check
-
-
 def report_retries(producer: Any, report: Callable[[Any, Any, bool], object]) -> None:
     """Report each batch that the client will send again, in the client's own thread.
 

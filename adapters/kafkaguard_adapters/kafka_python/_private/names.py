@@ -22,7 +22,6 @@ USED = {
         "_accumulator",
         "_closed",
         "_metadata",
-        "_partition",
         "_sender",
         "_serialize",
         "_transaction_manager",
@@ -123,14 +122,6 @@ USED = {
 }
 #: Methods that the guard replaces in an object, and the names of their arguments.
 REPLACED = {
-    ("KafkaProducer", "_partition"): (
-        "topic",
-        "partition",
-        "key",
-        "value",
-        "serialized_key",
-        "serialized_value",
-    ),
     ("IncompleteProducerBatches", "add"): ("batch",),
     ("RecordAccumulator", "append"): (
         "tp",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
@@ -36,7 +36,7 @@ from kafkaguard_adapters.spark.settings import (
 from kafkaguard_adapters.spark.verdicts import record_error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from pyspark.sql import Column
@@ -47,8 +47,6 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.spark.driver.refused_columns import Refused
     from kafkaguard_policies.retry_policy import RetryPolicy
 
-#: Methods of a DataFrame that drop records. After another step they cannot be detected.
-_DROPPING = ("crossJoin", "dropna", "filter", "join", "where")
 _HEADERS = "array<struct<key:string,value:binary>>"
 #: Computed once for each row, not in each column that depends on it.
 _REASON = "_kafkaguard_reason"
@@ -85,8 +83,8 @@ def guard_sink(
 
     Returns:
         Columns ``topic``, ``key``, ``value`` and ``headers``; and ``partition`` if the
-        DataFrame has it, which is null for a dead letter. Filters and joins of this
-        DataFrame raise an error.
+        DataFrame has it, which is null for a dead letter. Filter and join before
+        this call: a record that you drop later still fails the job.
 
     Raises:
         ClientConfigurationError: A column is missing, duplicated, of another type or
@@ -135,24 +133,6 @@ def guard_sink(
     guarded = df.select(*[column.alias(name) for name, column in plan.items()])
     if fatal:
         guarded = guarded.repartition(partitions, F.xxhash64("key"))
-    return _as_last_step(guarded)
-
-
-def _as_last_step(guarded: DataFrame) -> DataFrame:
-    """Make a DataFrame refuse methods that drop records after their check."""
-
-    def refusing(name: str) -> Callable[..., NoReturn]:
-        def method(*_: object, **__: object) -> NoReturn:
-            raise setting_error(
-                f"{name} after guard_sink may drop records that guard_sink has checked "
-                f"already, and a refused record among them fails the job: call {name} "
-                "before guard_sink"
-            )
-
-        return method
-
-    for name in _DROPPING:
-        setattr(guarded, name, refusing(name))
     return guarded
 
 

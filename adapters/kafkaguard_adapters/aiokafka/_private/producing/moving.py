@@ -405,42 +405,6 @@ def answer_for_known_topics(producer: Any) -> None:
     client._wait_on_metadata = wait_on_metadata
 
 
-def check_partitioner(producer: Any, make_error: Callable[..., Exception]) -> None:
-    """Refuse a partition that the application's partitioner has made up.
-
-    The client would accept the record, and keep it until it expires. If the call itself
-    names such a partition, see :func:`refused_partition`.
-
-    Args:
-        producer: The producer.
-        make_error: Makes the error, from the topic, the partition, the existing
-            partitions and whether the call has named the partition.
-    """
-    if type(producer._partitioner).__module__.startswith("aiokafka."):
-        return
-    choose = producer._partition
-    partitions_of = producer.client.cluster.partitions_for_topic
-
-    def choose_and_check(
-        topic: str,
-        partition: int | None,
-        key: Any,
-        value: Any,
-        serialized_key: Any,
-        serialized_value: Any,
-    ) -> Any:
-        chosen = choose(topic, partition, key, value, serialized_key, serialized_value)
-        if partition is not None:
-            return chosen
-        known = partitions_of(topic)
-        if known is None or chosen in known:
-            return chosen
-        error = make_error(topic, chosen, known, is_given=False)
-        raise _with_raw(error, serialized_key, serialized_value)
-
-    producer._partition = choose_and_check
-
-
 def refused_partition(
     producer: Any, error: AssertionError, make_error: Callable[..., Exception]
 ) -> Exception | None:
@@ -451,7 +415,8 @@ def refused_partition(
     Args:
         producer: The producer.
         error: What a sending method has raised.
-        make_error: As for :func:`check_partitioner`.
+        make_error: Makes the error, from the topic, the partition and the existing
+            partitions.
     """
     raised_in = None
     for frame, _ in traceback.walk_tb(error.__traceback__):
@@ -468,7 +433,7 @@ def refused_partition(
     known = producer.client.cluster.partitions_for_topic(topic)
     if known is None or partition in known:
         return None
-    made = make_error(topic, partition, known, is_given=True)
+    made = make_error(topic, partition, known)
     return _with_raw(made, given["serialized_key"], given["serialized_value"])
 
 

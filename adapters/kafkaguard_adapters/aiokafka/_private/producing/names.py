@@ -25,7 +25,6 @@ USED = {
         "_loop",
         "_max_request_size",
         "_message_accumulator",
-        "_partitioner",
         "_request_timeout_ms",
         "_sender",
         "_txn_manager",
@@ -82,14 +81,6 @@ USED = {
 }
 #: Methods that are replaced in an object, and the names of their parameters.
 REPLACED = {
-    ("AIOKafkaProducer", "_partition"): (
-        "topic",
-        "partition",
-        "key",
-        "value",
-        "serialized_key",
-        "serialized_value",
-    ),
     ("AIOKafkaProducer", "_serialize"): ("key", "value", "headers"),
     ("MessageAccumulator", "_append_batch"): ("builder", "tp"),
     ("MessageAccumulator", "add_batch"): ("builder", "tp", "timeout"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkaguard._common.svg import element, picture, text
+from svg import element, picture, text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
