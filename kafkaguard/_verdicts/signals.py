@@ -140,6 +140,8 @@ _FATAL, _FATAL_PREFIX = -150, "Fatal error: "
 _NO_CODE = 200
 #: librdkafka's codes that do not say everything.
 _VAGUE = _WRAPS | {_AUTHENTICATION, _FATAL}
+#: The attribute that only an error of a schema registry has.
+_OF_REGISTRY_ERROR = "http_status_code"
 #: What HTTP clients raise while a schema registry is asked.
 _OF_REGISTRY: dict[str, type[e.KafkaGuardError]] = {
     "httpx.TimeoutException": e.ClientTimeoutError,
@@ -153,6 +155,8 @@ _OF_REGISTRY: dict[str, type[e.KafkaGuardError]] = {
 _STATUS: dict[int, type[e.KafkaGuardError]] = {
     401: e.AuthenticationError,
     403: e.AuthorizationError,
+    404: e.ClientConfigurationError,
+    409: e.ClientConfigurationError,
     408: e.ClientTimeoutError,
     429: e.ClientConnectionError,
 }
@@ -227,7 +231,7 @@ def _unwrapped(error: Any) -> Signal | None:
     inner = getattr(error, "exception", None)
     causes = [*_causes(error), *([] if inner is None else [inner, *_causes(inner)])]
     for cause in causes:
-        found = _of_registry(cause) or _read(cause)
+        found = _of_http(cause) or _read(cause)
         if found is None or found.key is e.UnrelatedError or found.key in _WRAPS:
             continue
         if isinstance(found.key, int):
@@ -236,9 +240,17 @@ def _unwrapped(error: Any) -> Signal | None:
     return None
 
 
-def _of_registry(error: Any) -> Signal | None:
+def _of_registry(error: BaseException) -> Signal | None:
+    """Read an exception of confluent-kafka's client of a schema registry, or None."""
+    if not hasattr(error, _OF_REGISTRY_ERROR):
+        return None
+    answer = _of_http(error) or Signal(e.SerializationFailedError)
+    return Signal(answer.key, "confluent-kafka", _WRAPPED)
+
+
+def _of_http(error: Any) -> Signal | None:
     """Read what a schema registry answered, or why there was no answer."""
-    status = getattr(error, "http_status_code", None)
+    status = getattr(error, _OF_REGISTRY_ERROR, None)
     if isinstance(status, int):
         server = e.ClientConnectionError if status in _SERVER_ERRORS else None
         condition = _STATUS.get(status, server)
@@ -284,7 +296,7 @@ def _read(error: Any) -> Signal | None:
     if not isinstance(error, BaseException):
         return _of_confluent(error) if hasattr(error, _OF_KAFKA_ERROR) else None
     if _package(type(error)) in _CONFLUENT:
-        return _of_confluent(error)
+        return _of_registry(error) or _of_confluent(error)
     if isinstance(error, e.KafkaGuardError):
         return _of_ours(error)
     return (

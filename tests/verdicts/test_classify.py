@@ -38,6 +38,14 @@ def flagged(code, **flags):
     return KafkaError(code, "said librdkafka", **flags)
 
 
+class SchemaRegistryError(Exception):
+    """As confluent-kafka's: with the status of HTTP."""
+
+    def __init__(self, status):
+        super().__init__(status)
+        self.http_status_code = status
+
+
 def wrapped(cause):
     """Raise what confluent-kafka makes of an exception of a serialiser."""
     try:
@@ -369,6 +377,7 @@ EXAMPLES = [
     ),
     ("abort-refused", 120, {"phase": "abort"}, "RECREATE", "no"),
     ("serialiser-had-no-answer", wrapped(ConnectionResetError()), {}, "RETRY", "no"),
+    ("registry-refuses", wrapped(SchemaRegistryError(404)), {}, "CONFIGURE", "no"),
     (
         "created-already",
         36,
@@ -867,14 +876,6 @@ def test_local_codes_all_have_a_verdict_that_fits_their_class():
         assert verdict.rule.id != "fatal" or LOCAL_CODES[code][1] is e.ClientStateError
 
 
-class SchemaRegistryError(Exception):
-    """As confluent-kafka's: with the status of HTTP."""
-
-    def __init__(self, status):
-        super().__init__(status)
-        self.http_status_code = status
-
-
 @pytest.mark.parametrize(
     ("cause", "action"),
     [
@@ -883,7 +884,9 @@ class SchemaRegistryError(Exception):
         (lambda: SchemaRegistryError(503), "RETRY"),
         (lambda: SchemaRegistryError(429), "RETRY"),
         (lambda: SchemaRegistryError(401), "CONFIGURE"),
-        (lambda: SchemaRegistryError(404), "REJECT"),
+        (lambda: SchemaRegistryError(404), "CONFIGURE"),
+        (lambda: SchemaRegistryError(409), "CONFIGURE"),
+        (lambda: SchemaRegistryError(422), "REJECT"),
         (lambda: TypeError("an int is needed"), "REJECT"),
         (lambda: KafkaException(KafkaError(29)), "CONFIGURE"),
     ],

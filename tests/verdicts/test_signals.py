@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import enum
+import importlib.util
+from pathlib import Path
 
 import aiokafka.errors
 import confluent_kafka
@@ -131,6 +133,19 @@ def test_a_context_is_followed_from_a_clients_error_only():
     assert signal_of(hidden).key is errors.ClientTimeoutError
 
 
+def _registry_error_class():
+    """Load confluent-kafka's class alone: its package needs more libraries."""
+    folder = Path(confluent_kafka.__file__).parent / "schema_registry"
+    name = "confluent_kafka.schema_registry.error"
+    spec = importlib.util.spec_from_file_location(name, folder / "error.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.SchemaRegistryError
+
+
+SchemaRegistryError = _registry_error_class()
+
+
 class Answered(Exception):  # noqa: N818 - of a schema registry
     """What a schema registry's client raises."""
 
@@ -149,7 +164,8 @@ class Answered(Exception):  # noqa: N818 - of a schema registry
         (408, Action.RETRY),
         (401, Action.CONFIGURE),
         (403, Action.CONFIGURE),
-        (404, Action.REJECT),
+        (404, Action.CONFIGURE),
+        (409, Action.CONFIGURE),
         (422, Action.REJECT),
         (600, Action.REJECT),
     ],
@@ -161,6 +177,31 @@ def test_what_a_registry_answers_decides(status, action):
     beside = ValueSerializationError("no schema")
     beside.exception = Answered(status)
     assert classify(beside).action is action
+
+
+@pytest.mark.parametrize(
+    ("status", "action"),
+    [
+        (503, Action.RETRY),
+        (429, Action.RETRY),
+        (401, Action.CONFIGURE),
+        (403, Action.CONFIGURE),
+        (404, Action.CONFIGURE),
+        (409, Action.CONFIGURE),
+        (422, Action.REJECT),
+    ],
+)
+@pytest.mark.parametrize("api", [None, "Produce"])
+def test_a_registry_error_of_a_serialiser_that_the_user_calls_decides(
+    status, action, api
+):
+    """It is raised bare, without a serialiser's error around it; nothing was sent."""
+    error = SchemaRegistryError(status, status * 100 + 1, "no")
+    verdict = classify(error, api=api)
+    assert (verdict.action, verdict.written) == (action, "no")
+    if action is Action.CONFIGURE:
+        assert "schema registry" in verdict.rule.sentence
+        assert classify(caused(ValueSerializationError("x"), error)) is verdict
 
 
 def test_a_registry_that_does_not_answer_is_tried_again():

@@ -59,6 +59,7 @@ ORDER = (
     "fenced-by-coordinator",
     "mechanism-not-offered",
     "port-without-login",
+    "registry-refuses",
     "denied",
     "misconfigured-for-good",
     "client-gave-itself-up",

@@ -67,6 +67,21 @@ RULES: tuple[Rule, ...] = (
         source="confluent_kafka.error.ValueSerializationError",
     ),
     rule(
+        "registry-refuses",
+        Action.CONFIGURE,
+        "the schema registry that the (de)serialiser asks refuses the request, and "
+        "nothing was sent: correct its login or rights (401, 403), the subject or the "
+        "id (404), or the schema, which does not fit the earlier ones (409)",
+        on=(
+            e.AuthenticationError,
+            e.AuthorizationError,
+            e.ClientConfigurationError,
+        ),
+        flag=("wrapped",),
+        scenario="Each record of the topic fails, until a person corrects it.",
+        source="confluent_kafka.schema_registry.error.SchemaRegistryError",
+    ),
+    rule(
         "background-report",
         Action.IGNORE,
         "a report from the background; act on the outcome of the request itself",
