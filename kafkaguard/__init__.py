@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafkaguard._common import classifier
 from kafkaguard._common.public import exports
 from kafkaguard._version import __version__ as __version__
 
@@ -23,10 +24,10 @@ if TYPE_CHECKING:
     )
     from kafkaguard._delivery.report import DeliveryReport as DeliveryReport
     from kafkaguard._verdicts.classification import classify as classify
-    from kafkaguard._verdicts.verdict import (
+    from kafkaguard._verdicts.context import TopicFacts as TopicFacts
+    from kafkaguard.errors._base import (
         Action as Action,
         RuleInfo as RuleInfo,
-        TopicFacts as TopicFacts,
         Verdict as Verdict,
     )
     from kafkaguard_adapters.guarded import guard as guard
@@ -46,7 +47,8 @@ exports(
         "kafkaguard.testing": "",
         "kafkaguard._delivery.report": "DeliveryReport",
         "kafkaguard._verdicts.classification": "classify",
-        "kafkaguard._verdicts.verdict": "Action RuleInfo TopicFacts Verdict",
+        "kafkaguard._verdicts.context": "TopicFacts",
+        "kafkaguard.errors._base": "Action RuleInfo Verdict",
         "kafkaguard_adapters.guard": "guard",
         "kafkaguard_policies.reading.sources": "load_policy",
         "kafkaguard_policies.retry_policy": "RetryPolicy",
@@ -54,3 +56,14 @@ exports(
     },
     loaded=["__version__"],
 )
+
+
+def _classify(error: errors.KafkaGuardError) -> Verdict:
+    """Load the rules at the first use; their ``classify`` takes this one's place."""
+    from kafkaguard._verdicts.classification import classify
+
+    classifier.classify = classify
+    return classify(error)
+
+
+classifier.classify = _classify

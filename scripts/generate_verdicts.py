@@ -25,10 +25,10 @@ from confluent_kafka.error import ValueSerializationError
 from kafkaguard import errors as e
 from kafkaguard._verdicts.apis import API_KEYS
 from kafkaguard._verdicts.classification import classify
+from kafkaguard._verdicts.context import Phase, TopicFacts
 from kafkaguard._verdicts.rules import RULES, Rule
 from kafkaguard._verdicts.rules.rule import ADMIN, CHANGES
 from kafkaguard._verdicts.signals import TEXTS, signal_of
-from kafkaguard._verdicts.verdict import Phase, TopicFacts
 from kafkaguard.errors import _special
 from kafkaguard.errors._generated import BY_CODE
 from kafkaguard.errors._librdkafka import LOCAL_CODES
@@ -36,7 +36,7 @@ from kafkaguard.errors._librdkafka import LOCAL_CODES
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from kafkaguard._verdicts.verdict import Verdict
+    from kafkaguard.errors._base import Verdict
 
 ROOT = Path(__file__).resolve().parent.parent
 PATH = ROOT / "docs/all_verdicts.md"

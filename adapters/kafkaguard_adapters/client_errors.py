@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from kafkaguard._verdicts.classification import classify
 from kafkaguard._verdicts.signals import signal_of
-from kafkaguard._verdicts.verdict import Action, RuleInfo, Verdict
 from kafkaguard.errors import (
     ClientStateError,
     KafkaGuardError,
@@ -17,6 +16,7 @@ from kafkaguard.errors import (
     dual,
     for_code,
 )
+from kafkaguard.errors._base import Action, RuleInfo, Verdict
 from kafkaguard.errors._made import module_of
 
 if TYPE_CHECKING:

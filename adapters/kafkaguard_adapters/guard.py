@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakValueDictionary
 
 from kafkaguard._common.arguments import flag, hook, mapping
+from kafkaguard._verdicts.context import TopicFacts
 from kafkaguard._verdicts.topic_facts import TopicFactsCache
-from kafkaguard._verdicts.verdict import TopicFacts
 from kafkaguard.errors import ClientConfigurationError
 from kafkaguard.errors._made import module_of
 from kafkaguard_adapters.asking.unconnected import explained

@@ -16,7 +16,7 @@ import kafka
 import aiokafka
 from kafkaguard._delivery.report import DeliveryReport
 from kafkaguard._retries.events import Event
-from kafkaguard._verdicts.verdict import TopicFacts
+from kafkaguard._verdicts.context import TopicFacts
 from kafkaguard_adapters.aiokafka.guarded_producer import (
     GuardedProducer as AiokafkaProducer,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from kafkaguard._verdicts.verdict import TopicFacts
+from kafkaguard._verdicts.context import TopicFacts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from kafkaguard._consuming.events import CommitFailedEvent
 from kafkaguard._retries.backoff import draw_wait
 from kafkaguard._retries.machine import CallContext
-from kafkaguard._verdicts.verdict import RETRIABLE_ACTIONS, Action
+from kafkaguard.errors._base import RETRIABLE_ACTIONS, Action
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from kafkaguard._delivery.dialects import foreign_headers, names_of, origins_of
 from kafkaguard._delivery.facts import Raw
 from kafkaguard._delivery.sizes import batch_size
-from kafkaguard._verdicts.verdict import Action, RuleInfo, Verdict
 from kafkaguard.errors import InvalidRecordKeyError, MessageTooLargeError
+from kafkaguard.errors._base import Action, RuleInfo, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

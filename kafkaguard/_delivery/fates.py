@@ -27,12 +27,12 @@ from kafkaguard._retries.events import (
     WaitEvent,
 )
 from kafkaguard._retries.machine import CallContext
-from kafkaguard._verdicts.verdict import Action
 from kafkaguard.errors import (
     BatchMateRefusedError,
     KafkaGuardError,
     MessageTooLargeError,
 )
+from kafkaguard.errors._base import Action
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from kafkaguard._delivery.report import SupersededError
 from kafkaguard._verdicts.classification import classify
 from kafkaguard._verdicts.signals import signal_of
-from kafkaguard._verdicts.verdict import Action, RuleInfo, Verdict
 from kafkaguard.errors import (
     AuthenticationError,
     BatchMateRefusedError,
@@ -28,12 +27,13 @@ from kafkaguard.errors import (
     UnknownProducerIdError,
     for_code,
 )
+from kafkaguard.errors._base import Action, RuleInfo, Verdict
 
 if TYPE_CHECKING:
     from kafkaguard._delivery.facts import Place, Refusal, Traits
     from kafkaguard._delivery.records import Record
     from kafkaguard._delivery.shell import ClientErrors
-    from kafkaguard._verdicts.verdict import TopicFacts
+    from kafkaguard._verdicts.context import TopicFacts
 
 MESSAGE_TOO_LARGE = MessageTooLargeError.code
 INVALID_TIMESTAMP = InvalidTimestampError.code

@@ -67,7 +67,7 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.shell import ClientErrors, Policy
     from kafkaguard._retries.events import Event
     from kafkaguard._retries.machine import OnReject
-    from kafkaguard._verdicts.verdict import TopicFacts
+    from kafkaguard._verdicts.context import TopicFacts
     from kafkaguard.errors import KafkaGuardError
 
 _NOTHING: tuple[Command, ...] = ()

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     )
     from kafkaguard._delivery.records import Record
     from kafkaguard._retries.machine import CallContext, Ruling
-    from kafkaguard._verdicts.verdict import Verdict
     from kafkaguard.errors import KafkaGuardError
+    from kafkaguard.errors._base import Verdict
 
 Rescue = Literal["ordered", "any_order", "never"]
 

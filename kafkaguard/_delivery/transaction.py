@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from kafkaguard._retries.machine import CallContext, Machine
 from kafkaguard._verdicts.classification import classify
-from kafkaguard._verdicts.verdict import Action
 from kafkaguard.errors import KafkaGuardError, TransactionAbortableError
+from kafkaguard.errors._base import Action
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from kafkaguard._retries.breaker import BreakerState
     from kafkaguard._retries.machine import CallContext, OnReject, StopReason
-    from kafkaguard._verdicts.verdict import Action
+    from kafkaguard.errors._base import Action
 
 logger = logging.getLogger("kafkaguard.events")
 logger.addHandler(logging.NullHandler())

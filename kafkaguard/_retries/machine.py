@@ -14,16 +14,12 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from kafkaguard._common.arguments import flag, known_flag
 from kafkaguard._retries.backoff import Backoff, draw_wait
-from kafkaguard._verdicts.verdict import (
-    RETRIABLE_ACTIONS,
-    Action,
-    Phase,
-    TopicFacts,
-    Verdict,
-)
+from kafkaguard.errors._base import RETRIABLE_ACTIONS, Action, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
+
+    from kafkaguard._verdicts.context import Phase, TopicFacts
 
 OnReject = Literal["raise", "dead_letter", "drop"]
 InDoubt = Literal["raise", "report", "resend"]

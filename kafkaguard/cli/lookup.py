@@ -24,7 +24,7 @@ from kafkaguard.errors._made import CLASS_NAMES
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkaguard._verdicts.verdict import Phase
+    from kafkaguard._verdicts.context import Phase
 
 Key = int | type[e.KafkaGuardError]
 

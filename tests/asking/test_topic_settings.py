@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkaguard._cluster.topic_settings import TopicSettings, read
-from kafkaguard._verdicts.verdict import TopicFacts
+from kafkaguard._verdicts.context import TopicFacts
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import multiprocessing
 import pickle
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given
@@ -149,3 +151,21 @@ def test_public_names_are_what_is_visible():
         if isinstance(value, type) and not name.startswith("_")
     }
     assert CLASS_NAMES <= visible <= set(e.__all__)
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "import kafkaguard.errors as e; error = e.NotLeaderOrFollowerError('x')",
+        "from kafkaguard.errors import for_code; error = for_code(6)('x')",
+        f"import pickle; error = pickle.loads({pickle.dumps(e.for_code(6)('x'))!r})",
+    ],
+    ids=["its package", "a function", "a pickle"],
+)
+def test_an_error_has_its_verdict_in_a_process_that_imports_nothing_else(made):
+    """Whatever is imported first, an error finds its classifier."""
+    program = f"{made}; print(error.verdict.action, error.verdict.error_class.name)"
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["REFRESH", "NOT_LEADER_OR_FOLLOWER"]

@@ -26,7 +26,7 @@ from kafkaguard._verdicts import classification
 from kafkaguard._verdicts.apis import API_KEYS
 from kafkaguard._verdicts.rules import AREAS, ORDER, RULES
 from kafkaguard._verdicts.rules.rule import CHANGES
-from kafkaguard._verdicts.verdict import RETRIABLE_ACTIONS
+from kafkaguard.errors._base import RETRIABLE_ACTIONS
 from kafkaguard.errors._generated import BY_CODE
 from kafkaguard.errors._librdkafka import LOCAL_CODES
 

@@ -13,8 +13,8 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.error import ValueSerializationError
 
-from kafkaguard import Action, TopicFacts, classify, errors
-from kafkaguard._verdicts import signals, topic_facts
+from kafkaguard import Action, classify, errors
+from kafkaguard._verdicts import signals
 from kafkaguard._verdicts.signals import quick_signal, signal_of
 
 
@@ -240,12 +240,3 @@ def test_a_message_that_carries_no_error_is_read_all_the_same():
         "confluent-kafka",
     )
     assert confluent_kafka.KafkaException is KafkaException
-
-
-def test_facts_that_are_forgotten_at_once_are_not_known(monkeypatch):
-    """A topic that is dropped while it is looked up."""
-    cache = topic_facts.TopicFactsCache()
-    lookup = topic_facts.TopicFactsLookup(lambda _: TopicFacts(compacted=True), cache)
-    assert lookup.facts("t") == TopicFacts(compacted=True)
-    monkeypatch.setattr(cache, "get", lambda _: None)
-    assert lookup.facts("t") == topic_facts.NOTHING_KNOWN

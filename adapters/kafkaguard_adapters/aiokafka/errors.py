@@ -11,13 +11,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from aiokafka import errors as aiokafka_errors
-from kafkaguard._verdicts.verdict import Action, RuleInfo, Verdict
 from kafkaguard.errors import (
     ClientClosedError,
     ClientStateError,
     ClientTimeoutError,
     RetriableError,
 )
+from kafkaguard.errors._base import Action, RuleInfo, Verdict
 from kafkaguard.errors._generated import BY_CODE
 from kafkaguard_adapters.client_errors import ClientErrors
 

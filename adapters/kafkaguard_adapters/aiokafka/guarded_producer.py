@@ -13,7 +13,6 @@ from aiokafka.errors import IllegalStateError, KafkaError, ProducerClosed
 
 from kafkaguard._delivery.judging import ends_all
 from kafkaguard._delivery.report import DeliveryReport, ForkedProducerError
-from kafkaguard._verdicts.topic_facts import AwaitedFactsLookup
 from kafkaguard.errors import (
     ClientClosedError,
     ClientStateError,
@@ -29,6 +28,7 @@ from kafkaguard_adapters.aiokafka.stand_in import StandIn
 from kafkaguard_adapters.aiokafka.transactions import Transactions
 from kafkaguard_adapters.aiokafka.view import view_of
 from kafkaguard_adapters.asking.cluster_calls import AsyncClusterCalls
+from kafkaguard_adapters.asking.topic_facts import AwaitedFactsLookup
 from kafkaguard_adapters.building import Builder
 from kafkaguard_adapters.client_errors import OF_PARENT
 from kafkaguard_adapters.forks import at_fork

@@ -18,8 +18,8 @@ from aiokafka.errors import KafkaError
 
 from kafkaguard._delivery.judging import ends_all
 from kafkaguard._delivery.transaction import TransactionRun
-from kafkaguard._verdicts.verdict import Action
 from kafkaguard.errors import KafkaGuardError
+from kafkaguard.errors._base import Action
 from kafkaguard_adapters.aiokafka._private.producing import reading
 from kafkaguard_adapters.aiokafka._private.producing import transactions as inside
 from kafkaguard_adapters.aiokafka.errors import IllegalCallError, errors

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from kafkaguard._cluster.reports import Make, TopicPartition
     from kafkaguard._delivery.facts import SizeAnswer
+    from kafkaguard._verdicts.context import TopicFacts
     from kafkaguard._verdicts.topic_facts import TopicFactsCache
-    from kafkaguard._verdicts.verdict import TopicFacts
     from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.wire.settings import Settings
 

@@ -20,7 +20,7 @@ from kafkaguard_adapters.asking.next_record import Next, Onward, find_next
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from kafkaguard._verdicts.verdict import TopicFacts
+    from kafkaguard._verdicts.context import TopicFacts
     from kafkaguard_adapters.wire.cluster import Cluster
 
 API: Final = "Fetch"

@@ -43,7 +43,7 @@ from kafkaguard_adapters.asking.retrying import half
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kafkaguard._verdicts.verdict import TopicFacts
+    from kafkaguard._verdicts.context import TopicFacts
     from kafkaguard_adapters.asking.next_record import Next
     from kafkaguard_adapters.asking.topic_settings import FactsOfTopics
     from kafkaguard_adapters.wire.cluster import Cluster

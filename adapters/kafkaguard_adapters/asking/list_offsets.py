@@ -35,7 +35,7 @@ from kafkaguard_adapters.asking.retrying import ask_until_answered
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from kafkaguard._verdicts.verdict import TopicFacts
+    from kafkaguard._verdicts.context import TopicFacts
     from kafkaguard_adapters.asking.topic_settings import FactsOfTopics
     from kafkaguard_adapters.wire.cluster import Cluster
 

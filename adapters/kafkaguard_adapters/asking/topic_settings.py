@@ -13,8 +13,8 @@ from kafka.protocol.admin import DescribeConfigsRequest
 
 from kafkaguard._cluster.topic_settings import NAMES, TopicSettings, read
 from kafkaguard._verdicts.classification import classify
-from kafkaguard._verdicts.topic_facts import NOTHING_KNOWN, TopicFactsCache
 from kafkaguard.errors import KafkaGuardError, UnknownTopicOrPartitionError
+from kafkaguard_adapters.asking.topic_facts import NOTHING_KNOWN
 from kafkaguard_adapters.wire.cluster import Cluster
 
 if TYPE_CHECKING:
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
     from kafkaguard._cluster.reports import Make
     from kafkaguard._delivery.facts import SizeAnswer
-    from kafkaguard._verdicts.verdict import TopicFacts
+    from kafkaguard._verdicts.context import TopicFacts
+    from kafkaguard._verdicts.topic_facts import TopicFactsCache
     from kafkaguard_adapters.wire.settings import Settings
 
 _API: Final = "DescribeConfigs"

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.aio import AsyncSerializingProducer
 
-from kafkaguard._verdicts.topic_facts import TopicFactsLookup
 from kafkaguard_adapters.asking.cluster_calls import AsyncClusterCalls
+from kafkaguard_adapters.asking.topic_facts import TopicFactsLookup
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.confluent.stand_in import QueuedStandIn
 from kafkaguard_adapters.confluent.view import view_of

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kafkaguard._delivery.records import RecordOutcome
-    from kafkaguard._verdicts.verdict import Verdict
     from kafkaguard.errors import KafkaGuardError
+    from kafkaguard.errors._base import Verdict
 
 
 #: Errors of a client that are kept until the next poll ends.

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import KafkaException
 
 from kafkaguard._common.arguments import wrong_type
-from kafkaguard._verdicts.topic_facts import NOTHING_KNOWN, TopicFactsLookup
 from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.asking.cluster_calls import ClusterCalls
+from kafkaguard_adapters.asking.topic_facts import NOTHING_KNOWN, TopicFactsLookup
 from kafkaguard_adapters.building import Builder
 from kafkaguard_adapters.confluent.callbacks import Callbacks
 from kafkaguard_adapters.confluent.errors import errors

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException
 
-from kafkaguard._verdicts.verdict import Action
 from kafkaguard.errors import ClientClosedError, KafkaGuardError
+from kafkaguard.errors._base import Action
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.producing import transaction_words as words
 from kafkaguard_adapters.producing.time_limit import TimeLimit

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from kafkaguard._cluster.reports import TopicPartition
     from kafkaguard._consuming.machine import Reset
-    from kafkaguard._verdicts.verdict import TopicFacts
+    from kafkaguard._verdicts.context import TopicFacts
     from kafkaguard_adapters.asking.cluster_view import ClusterView
 
 #: Seconds that one request may take.

@@ -11,8 +11,8 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaError, KafkaTimeoutError
 
 from kafkaguard._delivery.report import DeliveryReport
-from kafkaguard._verdicts.topic_facts import TopicFactsLookup
 from kafkaguard_adapters.asking.cluster_calls import ClusterCalls
+from kafkaguard_adapters.asking.topic_facts import TopicFactsLookup
 from kafkaguard_adapters.building import Builder
 from kafkaguard_adapters.kafka_python._private import moving, reading
 from kafkaguard_adapters.kafka_python.errors import errors

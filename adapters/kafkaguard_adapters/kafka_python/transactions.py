@@ -19,8 +19,8 @@ from kafka.errors import IllegalStateError, KafkaError, ProducerFencedError
 
 from kafkaguard._delivery.judging import ends_all
 from kafkaguard._delivery.transaction import NOT_ABORTED
-from kafkaguard._verdicts.verdict import Action
 from kafkaguard.errors import KafkaGuardError
+from kafkaguard.errors._base import Action
 from kafkaguard_adapters.kafka_python import transaction_errors
 from kafkaguard_adapters.kafka_python._private import (
     reading,

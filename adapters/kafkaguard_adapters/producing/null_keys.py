@@ -6,8 +6,8 @@ import logging
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from kafkaguard._verdicts.classification import classify
-from kafkaguard._verdicts.topic_facts import AwaitedFactsLookup, TopicFactsLookup
 from kafkaguard.errors import InvalidRecordError, InvalidRecordKeyError
+from kafkaguard_adapters.asking.topic_facts import AwaitedFactsLookup, TopicFactsLookup
 
 if TYPE_CHECKING:
     from kafkaguard_adapters.client_errors import ClientErrors

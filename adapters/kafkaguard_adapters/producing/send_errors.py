@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 from kafkaguard._delivery.judging import ABORTED, HELD, add_words
 from kafkaguard._delivery.report import CallbackError, DeliveryFailed, worst
 from kafkaguard._verdicts.classification import classify
-from kafkaguard._verdicts.verdict import Action, RuleInfo, Verdict
 from kafkaguard.errors import (
     ClientClosedError,
     ClientMetadataError,
@@ -15,6 +14,7 @@ from kafkaguard.errors import (
     ClientTimeoutError,
     PartitionNotThereError,
 )
+from kafkaguard.errors._base import Action, RuleInfo, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

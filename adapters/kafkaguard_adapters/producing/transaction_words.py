@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kafkaguard._delivery.judging import ABORTED
 from kafkaguard._delivery.transaction import NOT_ABORTED
 from kafkaguard._verdicts.classification import classify
-from kafkaguard._verdicts.verdict import Action, RuleInfo, Verdict
 from kafkaguard.errors import (
     ClientStateError,
     ClientTimeoutError,
     KafkaGuardError,
     UnrelatedError,
 )
+from kafkaguard.errors._base import Action, RuleInfo, Verdict
 
 if TYPE_CHECKING:
     from kafkaguard._delivery.shell import ClientErrors
-    from kafkaguard._verdicts.verdict import Phase
+    from kafkaguard._verdicts.context import Phase
     from kafkaguard_adapters.producing.time_limit import TimeLimit
 
 

@@ -22,7 +22,7 @@ from kafkaguard_adapters.spark.verdicts import BY_RULE, NO_PARTITION_OF_A_RECORD
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkaguard._verdicts.verdict import Verdict
+    from kafkaguard.errors._base import Verdict
 
 _MARK = "kafkaguard-error: "
 _LINE = re.compile(re.escape(_MARK) + r"(\{.*\})")

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkaguard._retries.machine import CallContext
-from kafkaguard._verdicts.verdict import Action
+from kafkaguard.errors._base import Action
 from kafkaguard_adapters.spark.setting_errors import setting_error
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from kafkaguard import errors as e
 from kafkaguard._common.topic_names import shortened
 from kafkaguard._delivery.dead_letters import NO_ROOM, Reason
-from kafkaguard._verdicts.verdict import Action, RuleInfo, Verdict
+from kafkaguard.errors._base import Action, RuleInfo, Verdict
 from kafkaguard_adapters.confluent.errors import errors
 
 

@@ -12,7 +12,7 @@ from kafkaguard._verdicts.rules.rule import (
     Rule,
     rule,
 )
-from kafkaguard._verdicts.verdict import Action
+from kafkaguard.errors._base import Action
 from kafkaguard.errors._librdkafka import LOCAL_CODES
 
 RULES: tuple[Rule, ...] = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kafkaguard import errors as e
 from kafkaguard._verdicts.rules.rule import READS_LOG, Rule, rule
-from kafkaguard._verdicts.verdict import Action
+from kafkaguard.errors._base import Action
 
 RULES: tuple[Rule, ...] = (
     rule(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard import errors as e
-from kafkaguard._verdicts.verdict import Action, RuleInfo, Written
+from kafkaguard.errors._base import Action, RuleInfo, Written
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

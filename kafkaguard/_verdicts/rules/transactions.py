@@ -11,7 +11,7 @@ from kafkaguard._verdicts.rules.rule import (
     Rule,
     rule,
 )
-from kafkaguard._verdicts.verdict import Action
+from kafkaguard.errors._base import Action
 
 RULES: tuple[Rule, ...] = (
     rule(

@@ -14,7 +14,7 @@ from rich.text import Text
 from kafkaguard import errors
 from kafkaguard._common.text import plain
 from kafkaguard._verdicts.classification import classify
-from kafkaguard._verdicts.verdict import TopicFacts
+from kafkaguard._verdicts.context import TopicFacts
 from kafkaguard.cli.client_behaviour import JAVA, Habits, clients, habits_of, source
 from kafkaguard.cli.group import Problem
 from kafkaguard.cli.lookup import Found, find_error, nearest_name
@@ -26,7 +26,7 @@ from kafkaguard.errors._meanings import MEANINGS
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkaguard._verdicts.verdict import Verdict
+    from kafkaguard.errors._base import Verdict
 
 # The contexts to try, simplest first, to find out what the verdict depends on.
 _CONTEXTS: tuple[tuple[str, dict[str, Any]], ...] = (

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaguard._retries.backoff import worst_wait
 from kafkaguard._retries.machine import CallContext, Machine, Ruling, Step
-from kafkaguard._verdicts.verdict import Action, Verdict
+from kafkaguard.errors._base import Action, Verdict
 from kafkaguard_policies.model.fields import UNBOUNDED_COUNT
 from kafkaguard_policies.running.outcome import SENTENCES
 

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from kafkaguard._common import arguments
 from kafkaguard._retries.backoff import draw_wait, worst_wait
 from kafkaguard._retries.machine import CallContext, Ruling, Step, StopReason
-from kafkaguard._verdicts.verdict import RETRIABLE_ACTIONS, Action, RuleInfo, Verdict
 from kafkaguard.errors import KafkaGuardError
+from kafkaguard.errors._base import RETRIABLE_ACTIONS, Action, RuleInfo, Verdict
 from kafkaguard_policies.advice.explain import first_step, words
 from kafkaguard_policies.advice.schedule import PreviewRow
 
 if TYPE_CHECKING:
-    from kafkaguard._verdicts.verdict import Written
+    from kafkaguard.errors._base import Written
     from kafkaguard_policies.running.rulings import RuledPolicy
 
 

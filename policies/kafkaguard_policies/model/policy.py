@@ -23,7 +23,7 @@ from kafkaguard._retries.machine import InDoubt, OnReject
 from kafkaguard._verdicts.apis import API_KEYS
 from kafkaguard._verdicts.classification import classify
 from kafkaguard._verdicts.request_names import no_such_request
-from kafkaguard._verdicts.verdict import Action
+from kafkaguard.errors._base import Action
 from kafkaguard.errors._generated import BY_CODE, KAFKA_VERSION
 from kafkaguard_policies.model.base import Part
 from kafkaguard_policies.model.fields import (

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from kafkaguard._retries.events import EventHook
-    from kafkaguard._verdicts.verdict import Action
+    from kafkaguard.errors._base import Action
 
 
 class Caller(Protocol):

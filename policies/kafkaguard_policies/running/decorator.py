@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from kafkaguard._retries.events import EventHook
-    from kafkaguard._verdicts.verdict import Action
+    from kafkaguard.errors._base import Action
     from kafkaguard_policies.retry_policy import RetryPolicy
 
 P = ParamSpec("P")

@@ -16,7 +16,7 @@ from kafkaguard.errors import InvalidPartitionsError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkaguard._verdicts.verdict import Verdict
+    from kafkaguard.errors._base import Verdict
 
 _log = logging.getLogger("kafkaguard.retry")
 

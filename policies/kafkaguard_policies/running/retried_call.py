@@ -31,8 +31,8 @@ from kafkaguard._retries.machine import (
     StopReason,
 )
 from kafkaguard._verdicts.classification import classify
-from kafkaguard._verdicts.verdict import Action, Verdict
 from kafkaguard.errors import KafkaGuardError
+from kafkaguard.errors._base import Action, Verdict
 from kafkaguard_policies.running.outcome import (
     Attempt,
     Outcome,
@@ -44,7 +44,7 @@ from kafkaguard_policies.running.repeats import DONE_BEFORE, says_done, tell_don
 
 if TYPE_CHECKING:
     from kafkaguard._retries.breaker import Change
-    from kafkaguard._verdicts.verdict import Phase
+    from kafkaguard._verdicts.context import Phase
     from kafkaguard_policies.running.caller import Caller
     from kafkaguard_policies.running.shared_limits import SharedLimits
 

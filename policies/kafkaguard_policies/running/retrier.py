@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from kafkaguard._retries.events import EventHook
-    from kafkaguard._verdicts.verdict import Action
+    from kafkaguard.errors._base import Action
     from kafkaguard_policies.running.rulings import RuledPolicy
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard._retries.machine import CallContext, Ruling
-from kafkaguard._verdicts.verdict import Action, Verdict
+from kafkaguard.errors._base import Action, Verdict
 from kafkaguard_policies.model.names import error_class
 from kafkaguard_policies.model.policy import PolicyDocument
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.dialects import Dialect
     from kafkaguard._delivery.shell import Rescue
     from kafkaguard._retries.machine import CallContext
-    from kafkaguard._verdicts.verdict import Action, Verdict
+    from kafkaguard.errors._base import Action, Verdict
 
 
 @dataclass(frozen=True)

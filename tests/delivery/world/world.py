@@ -16,7 +16,7 @@ from kafkaguard._delivery.machine import DeliveryMachine
 from kafkaguard._delivery.sizes import batch_size
 from kafkaguard._retries.breaker import CircuitBreaker
 from kafkaguard._retries.budget import RetryBudget
-from kafkaguard._verdicts.verdict import TopicFacts
+from kafkaguard._verdicts.context import TopicFacts
 from kafkaguard.errors import SupersededError
 from tests.delivery.world.batches import Item, ModelBatch
 from tests.delivery.world.broker import Broker

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from kafkaguard._verdicts.verdict import TopicFacts
+from kafkaguard._verdicts.context import TopicFacts
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaguard._retries.budget import shared_budget
 from kafkaguard._retries.machine import CallContext, Machine
-from kafkaguard._verdicts.verdict import RETRIABLE_ACTIONS, Action
 from kafkaguard.errors import CorruptMessageError
+from kafkaguard.errors._base import RETRIABLE_ACTIONS, Action
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.spark.policy import CLIENT
 

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kafkaguard._verdicts.verdict import Action
+from kafkaguard.errors._base import Action
 from kafkaguard_adapters.spark.marker import TaskFailedError
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from kafkaguard_adapters.spark.driver.topics import (
 from kafkaguard_adapters.spark.executor.size_limits import SizeLimit
 
 if TYPE_CHECKING:
-    from kafkaguard._verdicts.verdict import TopicFacts
+    from kafkaguard._verdicts.context import TopicFacts
     from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
     from kafkaguard_adapters.spark.settings import SinkSettings
 

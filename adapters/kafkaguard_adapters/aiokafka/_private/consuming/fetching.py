@@ -26,7 +26,7 @@ from kafkaguard._consuming.machine import (
     OUT_OF_RANGE,
     ReadRefusal,
 )
-from kafkaguard._verdicts.verdict import Action
+from kafkaguard.errors._base import Action
 from kafkaguard_adapters.aiokafka.errors import errors
 from kafkaguard_adapters.consuming.answers_shell import AnswersShell
 from kafkaguard_adapters.consuming.kept_pauses import KeptPauses

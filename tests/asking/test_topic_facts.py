@@ -9,12 +9,13 @@ import threading
 import pytest
 
 from kafkaguard import TopicFacts, errors, load_policy
-from kafkaguard._verdicts.topic_facts import (
+from kafkaguard._verdicts.topic_facts import TopicFactsCache
+from kafkaguard.errors import TopicAuthorizationFailedError
+from kafkaguard_adapters.asking.topic_facts import (
+    NOTHING_KNOWN,
     AwaitedFactsLookup,
-    TopicFactsCache,
     TopicFactsLookup,
 )
-from kafkaguard.errors import TopicAuthorizationFailedError
 from kafkaguard_adapters.kafka_python.errors import errors as client_errors
 from kafkaguard_adapters.producing.null_keys import NullKeyCheck
 
@@ -258,3 +259,12 @@ def test_what_is_no_topic_is_not_looked_up(topic):
     lookup = TopicFactsLookup(ask, TopicFactsCache())
     check = NullKeyCheck(lookup, client_errors, load_policy("default"))
     assert check.check(topic, None, None, None) is None
+
+
+def test_facts_that_are_forgotten_at_once_are_not_known(monkeypatch):
+    """A topic that is dropped while it is looked up."""
+    cache = TopicFactsCache()
+    lookup = TopicFactsLookup(lambda _: TopicFacts(compacted=True), cache)
+    assert lookup.facts("t") == TopicFacts(compacted=True)
+    monkeypatch.setattr(cache, "get", lambda _: None)
+    assert lookup.facts("t") == NOTHING_KNOWN
