@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.guarded import guard as guard
     from kafkaguard_policies.reading.sources import load_policy as load_policy
     from kafkaguard_policies.retry_policy import RetryPolicy as RetryPolicy
-    from kafkaguard_policies.running.decorator import retry as retry
+    from kafkaguard_policies.decorator import retry as retry
 
 exports(
     __name__,
@@ -52,7 +52,7 @@ exports(
         "kafkaguard_adapters.guard": "guard",
         "kafkaguard_policies.reading.sources": "load_policy",
         "kafkaguard_policies.retry_policy": "RetryPolicy",
-        "kafkaguard_policies.running.decorator": "retry",
+        "kafkaguard_policies.decorator": "retry",
     },
     loaded=["__version__"],
 )

@@ -9,8 +9,8 @@ import pytest
 from kafkaguard import Action, RetryPolicy, load_policy
 from kafkaguard.errors import PolicyError
 from kafkaguard_policies.advice.ineffective_settings import doubts
-from kafkaguard_policies.model.schema import policy_schema
 from kafkaguard_policies.reading.files import MOST_BYTES, read_text
+from kafkaguard_policies.reading.schema import policy_schema
 from kafkaguard_policies.reading.sources import presets
 
 PLAIN = {"kind": "exponential", "base": 1, "cap": 60, "jitter": "none"}

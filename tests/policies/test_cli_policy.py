@@ -12,7 +12,7 @@ from kafkaguard import load_policy
 from kafkaguard.cli.group import cli
 from kafkaguard_adapters.guard import _HOMES
 from kafkaguard_adapters.policy_uses import USES, obeyed_by
-from kafkaguard_policies.model.schema import policy_schema
+from kafkaguard_policies.reading.schema import policy_schema
 from kafkaguard_policies.reading.sources import preset_text, presets
 
 

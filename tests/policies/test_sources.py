@@ -12,7 +12,7 @@ from jsonschema import Draft202012Validator
 
 from kafkaguard import RetryPolicy, load_policy
 from kafkaguard.errors import PolicyError
-from kafkaguard_policies.model.schema import policy_schema
+from kafkaguard_policies.reading.schema import policy_schema
 from kafkaguard_policies.reading.sources import preset_text, presets
 
 SCHEMA = Draft202012Validator(policy_schema())

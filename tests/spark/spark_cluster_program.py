@@ -18,8 +18,8 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 import kafkaguard.spark
 from kafkaguard.cli.spark_session import spark_session
 from kafkaguard_adapters.spark.driver import write
-from kafkaguard_adapters.spark.driver.topics import Brokers
 from kafkaguard_adapters.spark.executor.task import CountingTask
+from kafkaguard_adapters.spark.topics import Brokers
 
 SERVERS, TOPIC, FLAG, ROWS = sys.argv[1:]
 PAUSE_S = 0.05

@@ -11,15 +11,15 @@ from confluent_kafka import KafkaError, KafkaException
 from kafkaguard import errors as e
 from kafkaguard.spark import foreach_batch
 from kafkaguard_adapters.confluent.errors import errors
-from kafkaguard_adapters.spark.driver import topics as topics_module
+from kafkaguard_adapters.spark import topics as topics_module
 from kafkaguard_adapters.spark.driver.counting import Growth, make_report
 from kafkaguard_adapters.spark.driver.data_source import StreamWriter
 from kafkaguard_adapters.spark.driver.foreach_batch import ForeachBatch
-from kafkaguard_adapters.spark.driver.kept import Kept
-from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
-from kafkaguard_adapters.spark.driver.topics import Brokers, kept_for
+from kafkaguard_adapters.spark.kept import Kept
 from kafkaguard_adapters.spark.report import TaskCounts
 from kafkaguard_adapters.spark.settings import make_settings
+from kafkaguard_adapters.spark.sink_topic import SinkTopic
+from kafkaguard_adapters.spark.topics import Brokers, kept_for
 from kafkaguard_adapters.spark.verdicts import NO_TOPIC
 
 KEEP = {"timeout": 300.0, "keep_s": 60.0, "old_timeout": 6.0}

@@ -13,8 +13,8 @@ from kafkaguard import errors as e
 from kafkaguard.errors._base import Action
 from kafkaguard.testing import KafkaCluster
 from kafkaguard_adapters.spark.driver import write
-from kafkaguard_adapters.spark.driver.topics import Brokers
 from kafkaguard_adapters.spark.executor.task import CountingTask
+from kafkaguard_adapters.spark.topics import Brokers
 from tests.contracts.producer import until
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.java]

@@ -13,7 +13,6 @@ from kafkaguard._delivery.sizes import batch_size
 from kafkaguard.errors._base import Action
 from kafkaguard.spark import error_from
 from kafkaguard_adapters.confluent.errors import errors
-from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
 from kafkaguard_adapters.spark.executor.arrow import Columns
 from kafkaguard_adapters.spark.executor.checks import find_refused
 from kafkaguard_adapters.spark.executor.known_topics import KnownTopics
@@ -22,6 +21,7 @@ from kafkaguard_adapters.spark.executor.sent_records import raw_of
 from kafkaguard_adapters.spark.executor.size_limits import exceeded
 from kafkaguard_adapters.spark.marker import TaskFailedError, as_text
 from kafkaguard_adapters.spark.settings import make_settings
+from kafkaguard_adapters.spark.sink_topic import SinkTopic
 from kafkaguard_adapters.spark.verdicts import record_error
 from tests.spark.spark_reading import letters_to
 

@@ -21,8 +21,8 @@ from pyspark.sql.types import (
 from kafkaguard.errors import ClientConfigurationError
 from kafkaguard.errors._base import Action
 from kafkaguard.spark import foreach_batch
+from kafkaguard_adapters.spark.columns import check_columns
 from kafkaguard_adapters.spark.driver import data_source
-from kafkaguard_adapters.spark.driver.columns import check_columns
 from kafkaguard_adapters.spark.driver.data_source import KafkaGuardSource
 from kafkaguard_adapters.spark.driver.options import from_options
 from kafkaguard_adapters.spark.marker import TaskFailedError

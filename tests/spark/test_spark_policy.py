@@ -18,7 +18,6 @@ from kafkaguard._delivery.dead_letters import Reason
 from kafkaguard_adapters.spark import policy as policy_module
 from kafkaguard_adapters.spark.driver.counting import make_report
 from kafkaguard_adapters.spark.driver.options import from_options
-from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
 from kafkaguard_adapters.spark.executor import known_topics
 from kafkaguard_adapters.spark.executor.arrow import Columns, SinkRecord
 from kafkaguard_adapters.spark.executor.attempts import WindowAttempts
@@ -27,6 +26,7 @@ from kafkaguard_adapters.spark.executor.known_topics import KnownTopics
 from kafkaguard_adapters.spark.executor.sent_records import split_superseded
 from kafkaguard_adapters.spark.report import TaskCounts
 from kafkaguard_adapters.spark.settings import make_settings
+from kafkaguard_adapters.spark.sink_topic import SinkTopic
 from kafkaguard_adapters.spark.verdicts import record_error
 from tests.spark.spark_reading import letters_to
 

@@ -14,11 +14,11 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 import kafkaguard.spark
 from kafkaguard import errors as e
 from kafkaguard_adapters.spark.driver.options import from_options
-from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
-from kafkaguard_adapters.spark.driver.topics import look_up
 from kafkaguard_adapters.spark.executor.delivery import Delivery
 from kafkaguard_adapters.spark.executor.task import CountingTask
 from kafkaguard_adapters.spark.settings import make_settings
+from kafkaguard_adapters.spark.sink_topic import SinkTopic
+from kafkaguard_adapters.spark.topics import look_up
 from tests.spark.spark_reading import read, values
 
 pytestmark = pytest.mark.xdist_group("spark")

@@ -22,11 +22,11 @@ from kafkaguard_adapters.spark.driver.counting import Growth, make_report
 from kafkaguard_adapters.spark.driver.data_source import StreamWriter, TaskMessage
 from kafkaguard_adapters.spark.driver.plan import plan_write
 from kafkaguard_adapters.spark.driver.refused_columns import batch_bytes
-from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
-from kafkaguard_adapters.spark.driver.topics import Brokers
 from kafkaguard_adapters.spark.executor.task import CountingTask
 from kafkaguard_adapters.spark.report import TaskCounts
 from kafkaguard_adapters.spark.settings import make_settings
+from kafkaguard_adapters.spark.sink_topic import SinkTopic
+from kafkaguard_adapters.spark.topics import Brokers
 from kafkaguard_adapters.spark.verdicts import record_error
 from tests.spark.spark_reading import letters_to, read, values, why
 

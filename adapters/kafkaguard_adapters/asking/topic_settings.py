@@ -13,6 +13,7 @@ from kafka.protocol.admin import DescribeConfigsRequest
 
 from kafkaguard._cluster.topic_settings import NAMES, TopicSettings, read
 from kafkaguard._verdicts.classification import classify
+from kafkaguard._verdicts.topic_facts import TopicFactsCache
 from kafkaguard.errors import KafkaGuardError, UnknownTopicOrPartitionError
 from kafkaguard_adapters.asking.topic_facts import NOTHING_KNOWN
 from kafkaguard_adapters.wire.cluster import Cluster
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from kafkaguard._cluster.reports import Make
     from kafkaguard._delivery.facts import SizeAnswer
     from kafkaguard._verdicts.context import TopicFacts
-    from kafkaguard._verdicts.topic_facts import TopicFactsCache
     from kafkaguard_adapters.wire.settings import Settings
 
 _API: Final = "DescribeConfigs"

@@ -7,15 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from kafka.errors import (
     BrokerResponseError,
+    IncompatibleBrokerVersion,
     KafkaError,
     KafkaTimeoutError,
     NodeNotReadyError,
 )
 
 from kafkaguard._delivery.facts import Batch, Place, Refusal
-from kafkaguard._delivery.judging import may_be_written
+from kafkaguard._delivery.judging import NO_PRODUCER_ID, ends_all, may_be_written
+from kafkaguard.errors import ClientConfigurationError, for_code
 from kafkaguard_adapters.kafka_python._private import reading
-from kafkaguard_adapters.kafka_python.errors import reason_of
+from kafkaguard_adapters.kafka_python.errors import errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -246,3 +248,31 @@ class LoneRecord(Batch):
                 null_key=reading.key_is_null(self._inner),
             )
         ]
+
+
+def reason_of(error: BaseException, producer: Any) -> BaseException:
+    """Return why a producer has died or given up a batch, as far as kafka-python knows.
+
+    A broker's answer may be hidden in a text. If the brokers gave the producer no id,
+    the result is a ``ClientConfigurationError``, because no new producer gets one. If
+    it had an id, and was refused a new epoch, a new producer may get one.
+    """
+    refusal = reading.refusal_of_id(error)
+    if refusal is None or ends_all(refusal) or reading.has_id(producer):
+        return reading.unwrapped(error)
+    made = errors.make(
+        ClientConfigurationError,
+        f"the brokers gave the producer no id (InitProducerId: {_name(refusal)}): set "
+        "enable_idempotence=False, or use brokers that give one; nothing was sent",
+        verdict=NO_PRODUCER_ID,
+    )
+    made.__cause__ = error
+    return made
+
+
+def _name(refusal: BaseException) -> str:
+    """Return the name and the code of a broker's answer."""
+    if isinstance(refusal, IncompatibleBrokerVersion):
+        return "not offered"
+    code = getattr(refusal, "errno", -1)
+    return f"{for_code(code).name} ({code})"

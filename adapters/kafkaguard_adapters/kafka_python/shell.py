@@ -19,8 +19,8 @@ from kafka.errors import IllegalStateError, KafkaTimeoutError, RetriableError
 
 from kafkaguard._delivery.facts import Answer, Place, Traits
 from kafkaguard_adapters.kafka_python._private import moving, reading
-from kafkaguard_adapters.kafka_python.batches import LoneRecord, SourceBatch
-from kafkaguard_adapters.kafka_python.errors import errors, reason_of
+from kafkaguard_adapters.kafka_python.batches import LoneRecord, SourceBatch, reason_of
+from kafkaguard_adapters.kafka_python.errors import errors
 from kafkaguard_adapters.kafka_python.future import record_of
 from kafkaguard_adapters.producing.null_keys import LetterCheck
 from kafkaguard_adapters.producing.reporting import ReportingShell

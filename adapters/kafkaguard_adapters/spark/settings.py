@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard._common.topic_names import ALLOWED, can_be_a_topic
+from kafkaguard_adapters.spark.addresses import check_servers
 from kafkaguard_adapters.spark.client_config import client_config
-from kafkaguard_adapters.spark.driver.addresses import check_servers
 from kafkaguard_adapters.spark.policy import (
     DEAD_LETTER,
     on_reject,

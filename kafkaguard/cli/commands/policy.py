@@ -16,7 +16,7 @@ from kafkaguard.errors._base import Action
 from kafkaguard_adapters.policy_uses import USES, given_settings
 from kafkaguard_policies.advice.ineffective_settings import doubts
 from kafkaguard_policies.model.problems import PolicyError
-from kafkaguard_policies.model.schema import policy_schema
+from kafkaguard_policies.reading.schema import policy_schema
 from kafkaguard_policies.reading.sources import (
     ENDINGS,
     load_policy,

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from kafkaguard._delivery.letter_count import exceeds
 from kafkaguard.errors import KafkaGuardError
-from kafkaguard_adapters.spark.driver.topics import kept_for
 from kafkaguard_adapters.spark.report import (
     TaskCounts,
     WriteReport,
     collapsed_said,
 )
+from kafkaguard_adapters.spark.topics import kept_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable

@@ -42,8 +42,8 @@ if TYPE_CHECKING:
 
     from kafkaguard_adapters.spark.driver.batch_notes import Notes
     from kafkaguard_adapters.spark.driver.counting import Growth
-    from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
     from kafkaguard_adapters.spark.settings import SinkSettings
+    from kafkaguard_adapters.spark.sink_topic import SinkTopic
 
     StreamArrowWriter = datasource.DataSourceStreamArrowWriter
 else:
@@ -78,7 +78,7 @@ class KafkaGuardSource(DataSource):
         with _encoding_errors():
             if overwrite:
                 raise setting_error('Kafka cannot be overwritten: use mode("append")')
-            from kafkaguard_adapters.spark.driver.topics import look_up
+            from kafkaguard_adapters.spark.topics import look_up
 
             settings = _checked(self.options, schema)
             return BatchWriter(settings, look_up(settings))
@@ -159,8 +159,8 @@ class StreamWriter(StreamArrowWriter):
     def __getstate__(self) -> dict[str, Any]:
         """Ask the brokers once, before the writer is sent to the tasks."""
         if self._topics is None:
-            from kafkaguard_adapters.spark.driver.kept import KEEP_S
-            from kafkaguard_adapters.spark.driver.topics import look_up
+            from kafkaguard_adapters.spark.kept import KEEP_S
+            from kafkaguard_adapters.spark.topics import look_up
 
             with _encoding_errors():
                 if self._checkpoint is not None:
@@ -236,7 +236,7 @@ def _check_trigger(checkpoint: str) -> None:
 
 
 def _checked(options: Mapping[str, str], schema: StructType) -> SinkSettings:
-    from kafkaguard_adapters.spark.driver.columns import check_columns
+    from kafkaguard_adapters.spark.columns import check_columns
     from kafkaguard_adapters.spark.driver.options import from_options
 
     settings = from_options(options)

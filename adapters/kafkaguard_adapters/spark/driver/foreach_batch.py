@@ -20,11 +20,11 @@ from kafkaguard_adapters.spark.driver.frame import (
     check_order,
     check_partitions,
 )
-from kafkaguard_adapters.spark.driver.kept import KEEP_S
-from kafkaguard_adapters.spark.driver.topics import kept_for, look_up
 from kafkaguard_adapters.spark.driver.write import write_frame
+from kafkaguard_adapters.spark.kept import KEEP_S
 from kafkaguard_adapters.spark.marker import task_failed
 from kafkaguard_adapters.spark.settings import check_type, make_settings
+from kafkaguard_adapters.spark.topics import kept_for, look_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -10,7 +10,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import Column, DataFrame, functions
 
 from kafkaguard._common.closest import did_you_mean
-from kafkaguard_adapters.spark.driver.columns import other_columns
+from kafkaguard_adapters.spark.columns import other_columns
 from kafkaguard_adapters.spark.setting_errors import setting_error
 from kafkaguard_adapters.spark.settings import check_type
 

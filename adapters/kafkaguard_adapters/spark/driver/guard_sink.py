@@ -15,7 +15,7 @@ from kafkaguard._delivery.dead_letters import (
     reason_headers,
 )
 from kafkaguard_adapters.policy_uses import GUARD_SINK
-from kafkaguard_adapters.spark.driver.columns import used_columns
+from kafkaguard_adapters.spark.columns import used_columns
 from kafkaguard_adapters.spark.driver.frame import check_partitions
 from kafkaguard_adapters.spark.driver.plan import failing
 from kafkaguard_adapters.spark.driver.refused_columns import (

@@ -14,16 +14,19 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 from kafkaguard._delivery.dead_letters import Reason
-from kafkaguard_adapters.spark.driver.columns import REFUSED
+from kafkaguard_adapters.spark.columns import REFUSED
 from kafkaguard_adapters.spark.driver.refused_columns import (
     Refused,
+    batch_bytes,
     has_cut_name,
+    has_nameless,
     has_unwritable_time,
     only,
+    record_size,
     refused_columns,
 )
 from kafkaguard_adapters.spark.executor.known_topics import KnownTopics
-from kafkaguard_adapters.spark.executor.row_check import row_check
+from kafkaguard_adapters.spark.executor.row_check import RowCheck
 from kafkaguard_adapters.spark.marker import as_text
 from kafkaguard_adapters.spark.verdicts import record_error
 from kafkaguard_policies.model.policy import ways_of_rejecting
@@ -33,8 +36,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
-    from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
     from kafkaguard_adapters.spark.settings import SinkSettings
+    from kafkaguard_adapters.spark.sink_topic import SinkTopic
 
 FEWEST, _MOST = 4, 64
 #: The placeholder of a size that Spark computes.
@@ -97,7 +100,7 @@ def _checked(
     if topic is None:
         if "raise" not in ways_of_rejecting(settings.policy):
             return None
-        return F.when(row_check(df.columns, settings), F.col("value"))
+        return F.when(_row_check(df.columns, settings), F.col("value"))
     if not any(_is_fatal(reason, settings) for reason in Reason):
         return None
     known = KnownTopics(settings, topics)
@@ -119,6 +122,28 @@ def _checked(
         aside = F.col(REFUSED).isNotNull()
         fatal = [each._replace(bad=each.bad & ~aside) for each in fatal]
     return failing(F.col("value"), fatal, topic)
+
+
+def _row_check(columns: Sequence[str], settings: SinkSettings) -> Column:
+    """Return a column that is true, or fails the job at a refused record.
+
+    Args:
+        columns: The DataFrame's columns; ``topic`` is one of them.
+        settings: The settings of the write.
+    """
+    accept = RowCheck(settings)
+    # With type hints, Spark would try to make another kind of function, and warn.
+    check = F.udf(lambda *row: accept(*row), "boolean")  # noqa: PLW0108 - has no hints
+    keyless = F.col("key").isNull() if "key" in columns else F.lit(True)
+    partition = F.col("partition") if "partition" in columns else F.lit(None)
+    sizes = record_size(columns), batch_bytes(columns)
+    flags = (
+        has_nameless(columns),
+        has_cut_name(columns),
+        has_unwritable_time(columns),
+    )
+    aside = F.col(REFUSED).isNotNull() if REFUSED in columns else F.lit(False)
+    return check(aside, F.col("topic"), keyless, *sizes, partition.cast("int"), *flags)
 
 
 def _is_fatal(reason: Reason, settings: SinkSettings) -> bool:

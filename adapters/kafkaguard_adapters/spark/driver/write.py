@@ -6,7 +6,7 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from kafkaguard_adapters.spark.driver.columns import check_columns
+from kafkaguard_adapters.spark.columns import check_columns
 from kafkaguard_adapters.spark.driver.counting import Growth, make_report, warn_once
 from kafkaguard_adapters.spark.driver.determinism import random_rows
 from kafkaguard_adapters.spark.driver.frame import (
@@ -15,11 +15,11 @@ from kafkaguard_adapters.spark.driver.frame import (
     check_partitions,
 )
 from kafkaguard_adapters.spark.driver.plan import plan_write
-from kafkaguard_adapters.spark.driver.topics import look_up
 from kafkaguard_adapters.spark.executor.task import COUNTS_SCHEMA, CountingTask
 from kafkaguard_adapters.spark.marker import error_from
 from kafkaguard_adapters.spark.report import TaskCounts, add_up, collapsed_said
 from kafkaguard_adapters.spark.settings import make_settings
+from kafkaguard_adapters.spark.topics import look_up
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
-    from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
     from kafkaguard_adapters.spark.report import WriteReport
     from kafkaguard_adapters.spark.settings import SinkSettings
+    from kafkaguard_adapters.spark.sink_topic import SinkTopic
     from kafkaguard_policies.retry_policy import RetryPolicy
 
 _log = logging.getLogger("kafkaguard.spark")

@@ -17,7 +17,7 @@ from kafkaguard._delivery.sizes import (
     batch_size,
     headers_size,
 )
-from kafkaguard_adapters.spark.driver.columns import REFUSED
+from kafkaguard_adapters.spark.columns import REFUSED
 from kafkaguard_adapters.spark.executor.size_limits import Sizes
 
 if TYPE_CHECKING:

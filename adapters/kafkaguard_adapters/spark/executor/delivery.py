@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from typing import Self
 
     from kafkaguard.errors import KafkaGuardError
-    from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
     from kafkaguard_adapters.spark.settings import SinkSettings
+    from kafkaguard_adapters.spark.sink_topic import SinkTopic
 
 #: A window ends at so many records or bytes; they are kept in memory until then.
 WINDOW_RECORDS = 500_000

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 from kafkaguard import errors as e
 from kafkaguard._common.topic_names import can_be_a_topic
-from kafkaguard_adapters.spark.driver.topics import (
+from kafkaguard_adapters.spark.executor.size_limits import SizeLimit
+from kafkaguard_adapters.spark.topics import (
     ANSWER_TIMEOUT_S,
     about_letters,
     as_declared,
     kept_for,
 )
-from kafkaguard_adapters.spark.executor.size_limits import SizeLimit
 
 if TYPE_CHECKING:
     from kafkaguard._verdicts.context import TopicFacts
-    from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
     from kafkaguard_adapters.spark.settings import SinkSettings
+    from kafkaguard_adapters.spark.sink_topic import SinkTopic
 
 #: Seconds of a look-up whose answer is not needed.
 _GLANCE_S = 3.0

@@ -6,27 +6,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
-
 from kafkaguard._delivery.dead_letters import Reason
-from kafkaguard_adapters.spark.driver.columns import REFUSED
-from kafkaguard_adapters.spark.driver.refused_columns import (
-    batch_bytes,
-    has_cut_name,
-    has_nameless,
-    has_unwritable_time,
-    record_size,
-)
 from kafkaguard_adapters.spark.executor.known_topics import KnownTopics
 from kafkaguard_adapters.spark.executor.size_limits import Sizes, exceeded
 from kafkaguard_adapters.spark.marker import task_failed
 from kafkaguard_adapters.spark.verdicts import record_error
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pyspark.sql import Column
-
     from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.spark.settings import SinkSettings
 
@@ -85,25 +71,3 @@ class RowCheck:
     @cached_property
     def _known(self) -> KnownTopics:
         return KnownTopics(self.settings, {})
-
-
-def row_check(columns: Sequence[str], settings: SinkSettings) -> Column:
-    """Return a column that is true, or fails the job at a refused record.
-
-    Args:
-        columns: The DataFrame's columns; ``topic`` is one of them.
-        settings: The settings of the write.
-    """
-    accept = RowCheck(settings)
-    # With type hints, Spark would try to make another kind of function, and warn.
-    check = F.udf(lambda *row: accept(*row), "boolean")  # noqa: PLW0108 - has no hints
-    keyless = F.col("key").isNull() if "key" in columns else F.lit(True)
-    partition = F.col("partition") if "partition" in columns else F.lit(None)
-    sizes = record_size(columns), batch_bytes(columns)
-    flags = (
-        has_nameless(columns),
-        has_cut_name(columns),
-        has_unwritable_time(columns),
-    )
-    aside = F.col(REFUSED).isNotNull() if REFUSED in columns else F.lit(False)
-    return check(aside, F.col("topic"), keyless, *sizes, partition.cast("int"), *flags)

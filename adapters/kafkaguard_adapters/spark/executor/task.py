@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaguard.errors import ClientTimeoutError, KafkaGuardError
 from kafkaguard_adapters.confluent.errors import errors
-from kafkaguard_adapters.spark.driver.topics import Brokers
 from kafkaguard_adapters.spark.executor.delivery import Delivery
 from kafkaguard_adapters.spark.executor.earlier_attempts import fail_as_before, remember
 from kafkaguard_adapters.spark.marker import task_failed
+from kafkaguard_adapters.spark.topics import Brokers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
     from kafkaguard_adapters.spark.report import TaskCounts
     from kafkaguard_adapters.spark.settings import SinkSettings
+    from kafkaguard_adapters.spark.sink_topic import SinkTopic
 
 #: Seconds that brokers have to answer a task that has failed before.
 ASK_AGAIN_S = 3.0

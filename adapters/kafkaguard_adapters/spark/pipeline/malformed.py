@@ -16,7 +16,7 @@ from urllib.parse import unquote, urlsplit
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 from kafkaguard._delivery.dead_letters import Reason
-from kafkaguard_adapters.spark.driver.columns import REFUSED
+from kafkaguard_adapters.spark.columns import REFUSED
 from kafkaguard_adapters.spark.marker import as_text
 from kafkaguard_adapters.spark.pipeline.rows import FILE, LINE
 from kafkaguard_adapters.spark.verdicts import MALFORMED, record_error

@@ -13,11 +13,10 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 from kafkaguard._common.closest import did_you_mean
 from kafkaguard._delivery.dead_letters import Reason
 from kafkaguard.errors import KafkaGuardError
-from kafkaguard_adapters.spark.driver.columns import check_columns
+from kafkaguard_adapters.spark.columns import check_columns
 from kafkaguard_adapters.spark.driver.foreach_batch import foreach_batch
 from kafkaguard_adapters.spark.driver.frame import objection
 from kafkaguard_adapters.spark.driver.plan import FEWEST
-from kafkaguard_adapters.spark.driver.topics import look_up
 from kafkaguard_adapters.spark.driver.write import write
 from kafkaguard_adapters.spark.marker import chain_of, error_from
 from kafkaguard_adapters.spark.pipeline.casts import under_casts
@@ -47,6 +46,7 @@ from kafkaguard_adapters.spark.pipeline.rows import FILE, LINE, on_malformed, re
 from kafkaguard_adapters.spark.policy import read_policy
 from kafkaguard_adapters.spark.report import total
 from kafkaguard_adapters.spark.settings import make_settings
+from kafkaguard_adapters.spark.topics import look_up
 from kafkaguard_adapters.spark.verdicts import record_error
 from kafkaguard_policies.model.policy import ways_of_rejecting
 

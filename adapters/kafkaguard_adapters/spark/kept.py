@@ -16,7 +16,7 @@ from kafkaguard.errors import ClientNotConnectedError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
+    from kafkaguard_adapters.spark.sink_topic import SinkTopic
 
     T = TypeVar("T")
 

@@ -13,10 +13,10 @@ from kafkaguard import errors as e
 from kafkaguard._cluster.topic_settings import read
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.spark.client_config import silent_logger
-from kafkaguard_adapters.spark.driver.kept import Kept
-from kafkaguard_adapters.spark.driver.sink_topic import SinkTopic
+from kafkaguard_adapters.spark.kept import Kept
 from kafkaguard_adapters.spark.policy import DEAD_LETTER
 from kafkaguard_adapters.spark.setting_errors import setting_error
+from kafkaguard_adapters.spark.sink_topic import SinkTopic
 from kafkaguard_adapters.spark.verdicts import NO_TOPIC
 
 if TYPE_CHECKING:
