@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping, Sequence
+    from collections.abc import Hashable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     from kafkaguard._delivery.dialects import Dialect
@@ -105,6 +105,30 @@ class Policy(Protocol):
         """Return what the policy says about a failure."""
 
 
+class FactSink(Protocol):
+    """Takes what a shell reports, in any thread. Its methods raise nothing."""
+
+    def began(self, batch: Batch) -> None:
+        """The client has begun a batch, which it cannot have sent yet."""
+
+    def accepted(self, batch: Batch) -> None:
+        """The broker has accepted a batch."""
+
+    def failed(self, batch: Batch, refusals: Sequence[Refusal]) -> None:
+        """A batch has failed; there is one refusal for each failed record."""
+
+    def died(self, cause: BaseException, place: Place | None) -> None:
+        """The client has died; reported before the batch that killed it has failed.
+
+        Args:
+            cause: Why it has died.
+            place: The partition of the batch that killed it, if that is known.
+        """
+
+    def fault(self, what: str, error: BaseException) -> None:
+        """Code of kafkaguard has raised an exception, for the log."""
+
+
 class Shell(Protocol):
     """A client's producer, as any driver sees it: it translates, and decides nothing.
 
@@ -115,22 +139,8 @@ class Shell(Protocol):
     traits: Traits
     errors: ClientErrors
 
-    def listen(
-        self,
-        *,
-        began: Callable[[Batch], object],
-        accepted: Callable[[Batch], object],
-        failed: Callable[[Batch, Sequence[Refusal]], object],
-        died: Callable[[BaseException, Place | None], object],
-        fault: Callable[[str, BaseException], object],
-    ) -> None:
-        """Report each batch from now on, in any thread.
-
-        ``began`` is called before the batch can be sent. A bug of kafkaguard in it must
-        not fail the send. If a batch kills its client, ``died`` is called before the
-        batch's ``failed``. ``fault`` is called with exceptions of kafkaguard's code,
-        for the log.
-        """
+    def listen(self, facts: FactSink) -> None:
+        """Report each batch from now on, in any thread."""
 
     def send_now(self) -> None:
         """Send the buffered records without lingering."""

@@ -145,10 +145,14 @@ class Client:
 
     # --- what the driver tells ----------------------------------------------------
 
-    def listen(self, *, began, accepted, failed, died, fault):
+    def listen(self, facts):
         """Keep who is told."""
-        self.began, self.accepted, self.failed = began, accepted, failed
-        self.died, self.fault = died, fault
+        self.began, self.accepted, self.failed = (
+            facts.began,
+            facts.accepted,
+            facts.failed,
+        )
+        self.died, self.fault = facts.died, facts.fault
 
     def hand_over(self, record, _deadline):
         """Take a record in again."""

@@ -65,7 +65,7 @@ def shell(client, monkeypatch):
     settings = ProducerSettings(CONFIG)
     builder = SimpleNamespace(can_build=False)
     made = ConfluentShell(client, builder, settings, Callbacks(print), view=None)
-    made.listen(**dict.fromkeys(FACTS, lambda *_: None))
+    made.listen(SimpleNamespace(**dict.fromkeys(FACTS, lambda *_: None)))
     made.use(SimpleNamespace(is_troubled=False), None)
     return made
 
@@ -117,7 +117,7 @@ def test_records_that_the_client_never_reports_hide_no_reported_failure(
         (r.index, r.sent) for r in refusals
     )
     listeners["fault"] = lambda what, _: faults.append(what)
-    shell.listen(**listeners)
+    shell.listen(SimpleNamespace(**listeners))
     window = shell.window("t", lambda topic: False)
     for number in range(3):
         window.mark(next(window.slots), b"k", b"%d" % number)

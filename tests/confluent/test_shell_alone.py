@@ -98,12 +98,11 @@ def make(told):
         shell = ConfluentShell(
             client or Quiet(), Builder(), settings, Callbacks(print), view=View()
         )
-        shell.listen(
-            **{
-                name: (lambda *facts, n=name: told[n].append(facts))
-                for name in told
-            }
-        )  # fmt: skip
+        sink = {
+            name: (lambda *facts, n=name: told[n].append(facts))
+            for name in told
+        }  # fmt: skip
+        shell.listen(SimpleNamespace(**sink))
         shell.use(SimpleNamespace(is_troubled=False), None)
         return shell
 
@@ -115,7 +114,7 @@ def fail(shell, error, **facts):
     window = shell.window("t", lambda _: False)
     window.mark(next(window.slots), b"k", b"v")
     failures = []
-    shell._report_failed = lambda _, refusals: failures.extend(refusals)
+    shell._facts.failed = lambda _, refusals: failures.extend(refusals)
     window.on_delivery(error, message(b"k", b"v", **facts))
     (refusal,) = failures
     return refusal

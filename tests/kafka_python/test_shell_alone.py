@@ -344,11 +344,13 @@ class Told:
         self.began, self.accepted, self.failed = [], [], []
         self.died, self.faults = [], []
         self.shell.listen(
-            began=self.began.append,
-            accepted=self.accepted.append,
-            failed=lambda *what: self.failed.append(what),
-            died=lambda *what: self.died.append(what),
-            fault=lambda *what: self.faults.append(what),
+            SimpleNamespace(
+                began=self.began.append,
+                accepted=self.accepted.append,
+                failed=lambda *what: self.failed.append(what),
+                died=lambda *what: self.died.append(what),
+                fault=lambda *what: self.faults.append(what),
+            )
         )
 
 
@@ -404,8 +406,8 @@ class TestTelling:
         """It is silenced before the next one is sent, and told before the refusal."""
         told = Told()
         order = []
-        told.shell._report_died = lambda cause, place: order.append((cause, place))
-        told.shell._report_failed = lambda *_: order.append("failed")
+        told.shell._facts.died = lambda cause, place: order.append((cause, place))
+        told.shell._facts.failed = lambda *_: order.append("failed")
         batch = told.producer.take(source(b"a", sequence=0, sent=True))
         refuse(batch, MessageSizeTooLargeError())
         (cause, place), last = order
@@ -481,7 +483,7 @@ class TestTelling:
         def broken(_):
             raise ZeroDivisionError
 
-        told.shell._report_began = broken
+        told.shell._facts.began = broken
         with caplog.at_level(logging.ERROR):
             told.producer.take(source(b"a"))
         ((said, error),) = told.faults

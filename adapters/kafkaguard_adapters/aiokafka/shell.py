@@ -178,9 +178,9 @@ class AIOKafkaShell(ReportingShell):
             if batch.whole is None:
                 # Not 0 if the producer had the batch before it was guarded.
                 batch.before = source.record_count
-            self._report_began(batch)
+            self._facts.began(batch)
         except Exception as error:  # noqa: BLE001 - it must not fail a send
-            self._fault("a batch could not be tracked; it is sent", error)
+            self._facts.fault("a batch could not be tracked; it is sent", error)
             return None
         self._open[batch] = None
         return batch
@@ -190,7 +190,7 @@ class AIOKafkaShell(ReportingShell):
         self._open.pop(batch, None)
         if batch.whole is not None:
             settle_whole(batch.whole, batch.source.future.result(), None)
-        self._report_accepted(batch)
+        self._facts.accepted(batch)
 
     def batch_failed(self, batch: SourceBatch, cause: BaseException) -> None:
         """Report that a batch has failed; first, that its producer died, if so."""
@@ -205,10 +205,10 @@ class AIOKafkaShell(ReportingShell):
                 self._unheard.append(batch)
             if batch.whole is not None:
                 batch.whole.left = sum(isinstance(r.token, Slot) for r in refusals)
-            self._report_failed(batch, refusals)
+            self._facts.failed(batch, refusals)
         except Exception as error:  # noqa: BLE001 - the client's sender must not end
             why = "the guard could not process a failed batch; its records fail"
-            self._fault(why, error)
+            self._facts.fault(why, error)
             self._fail_bluntly(batch, cause)
 
     def _fail_bluntly(self, batch: SourceBatch, cause: BaseException) -> None:
@@ -259,7 +259,7 @@ class AIOKafkaShell(ReportingShell):
         self.death = cause
         if not self.is_transactional:
             moving.stop_sending(producer)
-        self._report_died(cause, where)
+        self._facts.died(cause, where)
         self._in_use(producer)
 
     def shut(self) -> None:
@@ -351,7 +351,7 @@ class AIOKafkaShell(ReportingShell):
             await moving.end(producer, hooks.requests if hooks else set(), STOP_S)
             await moving.close(producer, RETIRE_S)
         except Exception as error:  # noqa: BLE001 - it is not used any more
-            self._fault("a dead producer could not be closed", error)
+            self._facts.fault("a dead producer could not be closed", error)
 
     async def retire(self) -> None:
         """Close the dead producers."""

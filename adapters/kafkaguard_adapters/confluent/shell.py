@@ -201,7 +201,7 @@ class ConfluentShell(ReportingShell):
         )
         self._next_token += capacity
         self._open[window] = None
-        self._report_began(window)
+        self._facts.began(window)
         windows[topic] = window
         return window
 
@@ -244,11 +244,11 @@ class ConfluentShell(ReportingShell):
     def all_reported(self, window: Window) -> None:
         """Report the outcome of a window after each of its records was reported."""
         if not window.failed_reports:
-            self._report_accepted(window)
+            self._facts.accepted(window)
             self._end(window)
             return
         refusals = self._reported_refusals(window)
-        self._report_failed(window, self._looked_up(window.place.topic, refusals))
+        self._facts.failed(window, self._looked_up(window.place.topic, refusals))
         self._end(window)
 
     def _reported_refusals(self, window: Window) -> list[Refusal]:
@@ -359,7 +359,7 @@ class ConfluentShell(ReportingShell):
                 try:
                     self.serve(POLL_S)
                 except Exception as error:  # noqa: BLE001 - this thread must go on to get reports
-                    self._fault("the client could not be polled", error)
+                    self._facts.fault("the client could not be polled", error)
                     time.sleep(POLL_S)
 
     def _goes_on(self) -> bool:
@@ -442,7 +442,7 @@ class ConfluentShell(ReportingShell):
         except KafkaException as error:
             self.report_if_dead(client, error)
         except RuntimeError as error:  # the application has closed it
-            self._fault("the client could not be polled", error)
+            self._facts.fault("the client could not be polled", error)
         return 0
 
     # --- the death of a producer ------------------------------------------------------
@@ -487,7 +487,7 @@ class ConfluentShell(ReportingShell):
 
     def has_died(self, cause: BaseException) -> None:
         """Report that the client is dead, and poll for its last reports."""
-        self._report_died(cause, None)
+        self._facts.died(cause, None)
         self.poll_while_troubled()
 
     def hear_errors(self) -> None:
@@ -539,12 +539,12 @@ class ConfluentShell(ReportingShell):
             self._purge(in_flight=True)  # again, for a send that runs meanwhile
             self._serve_until(lambda: not self._open, _now() + POLL_S)
         for window in self.open_windows():
-            self._fault(
+            self._facts.fault(
                 "the client never reported these records",
                 LookupError(repr(window.place)),
             )
             refusals = self._reported_refusals(window)
-            self._report_failed(window, [*refusals, *window.unreported()])
+            self._facts.failed(window, [*refusals, *window.unreported()])
             self._end(window)
 
     def purge(self, *args: Any) -> None:
@@ -559,7 +559,7 @@ class ConfluentShell(ReportingShell):
         try:
             self.client.purge(in_queue=True, in_flight=in_flight, blocking=True)
         except (KafkaException, RuntimeError) as error:
-            self._fault("the client's queue could not be emptied", error)
+            self._facts.fault("the client's queue could not be emptied", error)
 
     def serve_all(self, until: float) -> None:
         """Serve reports until no record is pending, or until monotonic seconds."""

@@ -155,7 +155,7 @@ class KafkaPythonShell(ReportingShell):
             try:
                 shell._begin(client, generation, source, before)  # noqa: SLF001 - a method of the same class
             except Exception as error:  # noqa: BLE001 - a send must not fail for it
-                shell._fault("a batch could not be tracked; it is sent", error)  # noqa: SLF001 - a method of the same class
+                shell._facts.fault("a batch could not be tracked; it is sent", error)  # noqa: SLF001 - a method of the same class
 
         return begin
 
@@ -189,7 +189,7 @@ class KafkaPythonShell(ReportingShell):
             parent.in_parts += len(batch.inners)
             if parent.in_parts >= len(parent.inners):
                 self._open.pop(parent.result, None)
-        self._report_began(batch)
+        self._facts.began(batch)
         # The future of a batch never fails: its value has the outcome of each record.
         batch.result.add_callback(partial(self._done, batch))
 
@@ -218,12 +218,12 @@ class KafkaPythonShell(ReportingShell):
             if follower is not None:
                 self._ends[batch.place] = follower, base_offset + size - 1
             batch.base_offset = base_offset + batch.before
-            self._report_accepted(batch)
+            self._facts.accepted(batch)
             return
         refusals = batch.refusals()
         if not self.is_transactional:
             self._check_death(batch, refusals[0].cause if refusals else None)
-        self._report_failed(batch, refusals)
+        self._facts.failed(batch, refusals)
 
     def report_early(self, inner: Any, raw: Raw | None = None) -> None:
         """Report the outcome of a failed record's batch, before the client's callback.
@@ -240,8 +240,8 @@ class KafkaPythonShell(ReportingShell):
         with self._lock:
             if record_of(inner) is None and inner.failed():
                 lone = LoneRecord(inner, raw)
-                self._report_began(lone)
-                self._report_failed(lone, lone.refusals())
+                self._facts.began(lone)
+                self._facts.failed(lone, lone.refusals())
 
     def report_ended(self) -> None:
         """Report all batches with an outcome, without waiting for client callbacks."""
@@ -279,7 +279,7 @@ class KafkaPythonShell(ReportingShell):
                 return
             if self._dying is None:
                 self._dying = Dying(producer)
-        self._report_died(cause, where)
+        self._facts.died(cause, where)
 
     def report_if_dead(self, producer: Any) -> bool:
         """Return whether a producer can deliver nothing any more; report it if so."""

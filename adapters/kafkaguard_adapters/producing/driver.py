@@ -82,24 +82,20 @@ class ThreadDriver(DriverBase):
         #: Whether this process is a forked child, to which nothing is reported.
         self.is_inherited = False
         self.watch = Watch(self._next_due, self._tick)
-        shell.listen(
-            began=self._weakly(ThreadDriver._began),
-            accepted=self._weakly(ThreadDriver._accepted),
-            failed=self._weakly(ThreadDriver._failed),
-            died=self._weakly(ThreadDriver._died),
-            fault=self._weakly(ThreadDriver._fault),
-        )
+        shell.listen(_WeakDriver(self))
 
     # --- facts from the client ----------------------------------------------------
 
-    def _began(self, batch: Batch) -> None:
+    def began(self, batch: Batch) -> None:
+        """Report a batch that the client has begun."""
         with self._changed:
             self.machine.began(batch)
         self.watch.begin()
         if self._letter_topics is not None:
             self._letter_topics.meet(batch.place.topic)
 
-    def _accepted(self, batch: Batch) -> None:
+    def accepted(self, batch: Batch) -> None:
+        """Report a batch that the broker has accepted."""
         # Once a batch is often enough to find facts that are too old.
         self._cache.look_again()
         with self._changed:
@@ -110,7 +106,8 @@ class ThreadDriver(DriverBase):
         if commands:
             self.app_calls.start()
 
-    def _failed(self, batch: Batch, refusals: Sequence[Refusal]) -> None:
+    def failed(self, batch: Batch, refusals: Sequence[Refusal]) -> None:
+        """Report a batch of which some records failed."""
         with self._changed:
             commands = self.machine.failed(batch, refusals, _now())
             for refusal in refusals:
@@ -120,7 +117,8 @@ class ThreadDriver(DriverBase):
             self._changed.notify_all()
         self.app_calls.start()
 
-    def _died(self, cause: BaseException, place: Place | None) -> None:
+    def died(self, cause: BaseException, place: Place | None) -> None:
+        """Report that the client has died."""
         self._report_fact(self.machine.died, cause, place, _now())
 
     def _report_fact(
@@ -211,7 +209,7 @@ class ThreadDriver(DriverBase):
         lane.start()
 
     def _lane_failed(self, error: BaseException) -> None:
-        self._fault("a command of the delivery machine failed", error)
+        self.fault("a command of the delivery machine failed", error)
 
     def _execute(self, command: c.Command) -> None:
         shell = self._shell
@@ -455,7 +453,7 @@ class ThreadDriver(DriverBase):
     def callback_raised(self, error: BaseException) -> None:
         """Keep the first exception of the application's callbacks."""
         self._callback_error = self._callback_error or error
-        self._fault("a callback of the application raised", error)
+        self.fault("a callback of the application raised", error)
 
     def take_callback_error(self) -> BaseException | None:
         """Return the first exception of a callback, and forget it."""
@@ -472,25 +470,48 @@ class ThreadDriver(DriverBase):
         try:
             self._report_fact(self.machine.tick, _now())
         except Exception as error:  # noqa: BLE001 - else records would wait forever
-            self._fault("a scheduled step of the delivery machine failed", error)
+            self.fault("a scheduled step of the delivery machine failed", error)
             time.sleep(_REST_S)
 
-    def _fault(self, what: str, error: BaseException) -> None:
+    def fault(self, what: str, error: BaseException) -> None:
+        """Log an exception of the guard's or the application's code."""
         self.app_calls.failed(what, error)
         self.app_calls.start()
 
-    def _weakly(self, method: Callable[..., None]) -> Callable[..., None]:
-        """Wrap a method for the client: no strong reference to the driver, no raise."""
-        this = weakref.ref(self)
-        fact = method.__name__.strip("_")
 
-        def call(*what: Any) -> None:
-            driver = this()
-            if driver is None:
-                return
-            try:
-                method(driver, *what)
-            except Exception as error:  # noqa: BLE001 - a send must not fail for it
-                driver._fault(f"the guard could not process the fact {fact!r}", error)  # noqa: SLF001 - a method of the same class
+class _WeakDriver:
+    """The driver as its client sees it: a ``FactSink`` that does not keep it alive.
 
-        return call
+    No fact raises, because a send must not fail for a bug of the guard.
+
+    Args:
+        driver: The driver.
+    """
+
+    def __init__(self, driver: ThreadDriver) -> None:
+        self._driver = weakref.ref(driver)
+
+    def began(self, batch: Batch) -> None:
+        self._report(ThreadDriver.began, batch)
+
+    def accepted(self, batch: Batch) -> None:
+        self._report(ThreadDriver.accepted, batch)
+
+    def failed(self, batch: Batch, refusals: Sequence[Refusal]) -> None:
+        self._report(ThreadDriver.failed, batch, refusals)
+
+    def died(self, cause: BaseException, place: Place | None) -> None:
+        self._report(ThreadDriver.died, cause, place)
+
+    def fault(self, what: str, error: BaseException) -> None:
+        self._report(ThreadDriver.fault, what, error)
+
+    def _report(self, fact: Callable[..., None], *what: Any) -> None:
+        driver = self._driver()
+        if driver is None:
+            return
+        try:
+            fact(driver, *what)
+        except Exception as error:  # noqa: BLE001 - see above
+            name = fact.__name__
+            driver.fault(f"the guard could not process the fact {name!r}", error)

@@ -5,36 +5,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from kafkaguard._delivery.facts import Answer, Batch, Place, Refusal
+    from kafkaguard._delivery.facts import Answer, Batch
+    from kafkaguard._delivery.shell import FactSink
 
 
 class ReportingShell:
-    """Base class: stores the driver's callbacks."""
+    """Base class: a shell that reports to its driver, which listens later."""
 
-    def listen(
-        self,
-        *,
-        began: Callable[[Batch], object],
-        accepted: Callable[[Batch], object],
-        failed: Callable[[Batch, Sequence[Refusal]], object],
-        died: Callable[[BaseException, Place | None], object],
-        fault: Callable[[str, BaseException], object],
-    ) -> None:
-        """Report each batch from now on.
+    _facts: FactSink
 
-        Args:
-            began: Called when the client begins a batch.
-            accepted: Called when the broker has accepted a batch.
-            failed: Called when a batch has failed, with a refusal for each record.
-            died: Called when the client has died, with the cause and, if it is known,
-                the partition.
-            fault: Called with a bug of the guard.
-        """
-        self._report_began, self._report_accepted = began, accepted
-        self._report_failed, self._report_died = failed, died
-        self._fault = fault
+    def listen(self, facts: FactSink) -> None:
+        """Report each batch from now on."""
+        self._facts = facts
         self.begin_reporting()
 
     def take_back(self, behind: Batch) -> None:

@@ -71,32 +71,30 @@ class TaskDriver(DriverBase):
         self._timer_due = 0.0
         #: Futures of the coroutines that wait for a change of the machine.
         self._waiters: set[asyncio.Future[None]] = set()
-        shell.listen(
-            began=self._began,
-            accepted=self._accepted,
-            failed=self._failed,
-            died=self._died,
-            fault=self.fault,
-        )
+        shell.listen(self)
 
     # --- facts ------------------------------------------------------------------------
 
-    def _began(self, batch: Batch) -> None:
+    def began(self, batch: Batch) -> None:
+        """Report a batch that the client has begun."""
         self.machine.began(batch)
         if self._letter_topics is not None:
             self._letter_topics.meet(batch.place.topic)
         if self._timer is None:
             self._set_timer(batch.next_check)
 
-    def _accepted(self, batch: Batch) -> None:
+    def accepted(self, batch: Batch) -> None:
+        """Report a batch that the broker has accepted."""
         # Once a batch is often enough to find facts that are too old.
         self._cache.look_again()
         self._execute_all(self.machine.accepted(batch, _now()))
 
-    def _failed(self, batch: Batch, refusals: Sequence[Refusal]) -> None:
+    def failed(self, batch: Batch, refusals: Sequence[Refusal]) -> None:
+        """Report a batch of which some records failed."""
         self._execute_all(self.machine.failed(batch, refusals, _now()))
 
-    def _died(self, cause: BaseException, place: Place | None) -> None:
+    def died(self, cause: BaseException, place: Place | None) -> None:
+        """Report that the client has died."""
         if self._is_ending():
             why = "the event loop ended before stop() was called"
             self._execute_all(self.machine.settle_all(why, _now()))
