@@ -1,10 +1,8 @@
 """Commands of the delivery machine, which a driver executes.
 
-``Settle``, ``ForgetFacts``, ``Tell`` and ``Warn`` take effect at once, under the lock
-of the driver. It executes the others without its lock, in order for each topic and for
-the client; ``SendNow`` and ``FailBatches`` wait for no other command. A command marked
-*reply* may take long; the driver reports its result by calling the named method. At any
-time at most one such command is running for each topic, and one for the client.
+``command_table.py`` has a row for each: when it has its turn, what executes it, and
+what answers. A command marked *reply* may take long; the driver reports its result by
+calling the named method.
 """
 
 from __future__ import annotations
@@ -19,15 +17,28 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class HoldSends:
-    """Hold new sends of a topic, or of all topics (None) while the client is replaced.
+class Attach:
+    """Let the application's future of a record that has failed wait for the guard.
 
-    :attr:`DeliveryMachine.holds` has the held topics, and each send checks it. *Reply*,
-    for a topic: ``held``, once no send of it is running. With None there is no reply;
-    the client accepts no more records (``shell.shut``).
+    The record may have its outcome already.
     """
 
-    topic: str | None
+    record: Record
+
+
+@dataclass(frozen=True, slots=True)
+class HoldSends:
+    """Hold new sends of a topic. *Reply*: ``held``, once no send of it is running.
+
+    :attr:`DeliveryMachine.holds` has the held topics, and each send checks it.
+    """
+
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shut:
+    """Let the dead client accept no more records; all sends are held meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +74,11 @@ class TakeBack:
     """
 
     behind: Batch
+
+    @property
+    def topic(self) -> str:
+        """The topic of the batches."""
+        return self.behind.place.topic
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +169,9 @@ class Warn:
 
 
 Command: TypeAlias = (
-    HoldSends
+    Attach
+    | HoldSends
+    | Shut
     | FreeSends
     | SendNow
     | Send

@@ -18,7 +18,7 @@ from kafkaguard._delivery.judging import (
 )
 from kafkaguard._delivery.records import Record, RecordOutcome
 from kafkaguard._delivery.report import SupersededError
-from kafkaguard._delivery.table import RECORDS, RecordEvent, RecordState
+from kafkaguard._delivery.table import RecordEvent, RecordState
 from kafkaguard._delivery.topic_round import DRAIN_S
 from kafkaguard._retries.events import (
     DeadLetterEvent,
@@ -26,7 +26,6 @@ from kafkaguard._retries.events import (
     RetryEvent,
     WaitEvent,
 )
-from kafkaguard._retries.machine import CallContext
 from kafkaguard.errors import (
     BatchMateRefusedError,
     KafkaGuardError,
@@ -35,16 +34,17 @@ from kafkaguard.errors import (
 from kafkaguard.errors._base import Action
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable
+    from collections.abc import Hashable
 
     from kafkaguard._delivery.attempts import Attempts
     from kafkaguard._delivery.books import Books
-    from kafkaguard._delivery.commands import Command
     from kafkaguard._delivery.facts import Batch, Traits
+    from kafkaguard._delivery.lines import Lines
+    from kafkaguard._delivery.outbox import Outbox
     from kafkaguard._delivery.records import Ending
     from kafkaguard._delivery.shell import ClientErrors, Policy
     from kafkaguard._delivery.size_limits import SizeLimits
-    from kafkaguard._retries.events import Event
+    from kafkaguard._delivery.waiting import Waiting
     from kafkaguard._retries.machine import InDoubt, OnReject, Ruling, Step
 
 #: Seconds between the attempts to send a record alone; they grow up to `DRAIN_S`.
@@ -63,10 +63,9 @@ class Fates:
         books: Counts the outcomes.
         size_limits: The size limits of topics.
         attempts: The policy's attempts and waits.
-        emit: Gives a command to the driver.
-        queue: Lets a record wait for its topic's next round. Its optional second
-            argument is the earliest time of that round.
-        shorten: Called with a batch whose records are all settled.
+        waiting: The records that wait to be sent again.
+        lines: Batches in their order.
+        out: Takes the commands.
 
     Attributes:
         open: The records that are not settled.
@@ -84,9 +83,9 @@ class Fates:
         size_limits: SizeLimits,
         attempts: Attempts,
         *,
-        emit: Callable[[Command], None],
-        queue: Callable[..., None],
-        shorten: Callable[[Batch], None],
+        waiting: Waiting,
+        lines: Lines,
+        out: Outbox,
     ) -> None:
         self.open: dict[Record, None] = {}
         self.transaction_failure: KafkaGuardError | None = None
@@ -97,9 +96,9 @@ class Fates:
         self._books = books
         self._size_limits = size_limits
         self._attempts = attempts
-        self._emit = emit
-        self._queue = queue
-        self._shorten = shorten
+        self._waiting = waiting
+        self._lines = lines
+        self._out = out
         self._by_token: dict[Hashable, Record] = {}
         self._letters = 0
         self._is_closed = False
@@ -112,6 +111,7 @@ class Fates:
         self.open[record] = None
         if not record.is_letter:
             self._by_token[record.token] = record
+            self._out.emit(commands.Attach(record))
 
     def record(self, token: Hashable) -> Record | None:
         """Return the record of a token, unless it is settled."""
@@ -119,16 +119,12 @@ class Fates:
 
     def handed_over(self, record: Record, token: Hashable) -> None:
         """Keep the new token of a record that the client has again."""
-        self.happens(record, RecordEvent.HANDED_OVER)
+        record.happens(RecordEvent.HANDED_OVER)
         if not record.is_letter:
             if record.token is not record.first_token:
                 del self._by_token[record.token]
             self._by_token[token] = record
         record.token = token
-
-    def happens(self, record: Record, event: RecordEvent) -> None:
-        """Change a record to its next state."""
-        record.state = RECORDS.after(record.state, event)
 
     # --- what becomes of one ----------------------------------------------------------
 
@@ -138,13 +134,13 @@ class Fates:
         A record that was refused again, and cannot be sent alone while a partition of
         its topic has no leader, waits longer each time.
         """
-        self.happens(record, RecordEvent.QUEUE)
+        record.happens(RecordEvent.QUEUE)
         topic = record.place.topic
         number = record.resent + 2  # the first attempt is number 1
         is_repeated = record.is_suspect and record.singles > 1
         gap = min(DRAIN_S, FIRST_GAP_S * 2**record.singles) if is_repeated else 0.0
-        self.tell(RetryEvent, topic, number=number, wait=gap, action=Action.RETRY)
-        self._queue(record, now + gap)
+        self._out.tell(RetryEvent, topic, number=number, wait=gap, action=Action.RETRY)
+        self._waiting.add(record, now + gap)
 
     def queue_attempt(self, record: Record, error: KafkaGuardError, now: float) -> bool:
         """Queue a record for the policy's next attempt.
@@ -165,15 +161,17 @@ class Fates:
                 add_words(error, describe(step, record.retry, self._policy.name))
             return False
         assert record.retry is not None
-        self.happens(record, RecordEvent.QUEUE)
+        record.happens(RecordEvent.QUEUE)
         topic = record.place.topic
         if ruling.action is Action.WAIT:
-            self.tell(WaitEvent, topic, wait=step.wait)
+            self._out.tell(WaitEvent, topic, wait=step.wait)
         else:
             number = record.retry.attempts + 1
             action = ruling.action
-            self.tell(RetryEvent, topic, number=number, wait=step.wait, action=action)
-        self._queue(record, now + step.wait)
+            self._out.tell(
+                RetryEvent, topic, number=number, wait=step.wait, action=action
+            )
+        self._waiting.add(record, now + step.wait)
         return True
 
     def _step(self, record: Record, error: KafkaGuardError, now: float) -> Step:
@@ -194,7 +192,7 @@ class Fates:
         self._attempts.handed_over(topic)
         if step.kind != "again":
             return None
-        self.tell(WaitEvent, topic, wait=step.wait)
+        self._out.tell(WaitEvent, topic, wait=step.wait)
         return step.wait
 
     def give_time(self, record: Record, error: KafkaGuardError) -> None:
@@ -203,14 +201,14 @@ class Fates:
 
     def ask_size(self, record: Record) -> None:
         """Let a record wait until its topic's limit is known."""
-        self.happens(record, RecordEvent.ASK_SIZE)
+        record.happens(RecordEvent.ASK_SIZE)
         self.ask_size_limit(record.place.topic)
 
     def ask_size_limit(self, topic: str) -> None:
         """Request a topic's limit, unless it is being looked up."""
         if topic not in self._size_limits.asked:
             self._size_limits.asked.add(topic)
-            self._emit(commands.AskSizeLimit(topic))
+            self._out.emit(commands.AskSizeLimit(topic))
 
     def end(self, record: Record, error: KafkaGuardError, now: float) -> None:
         """End a record that is not sent again: fail, dead-letter or drop it."""
@@ -254,7 +252,7 @@ class Fates:
         offset: int | None = None,
     ) -> None:
         """Give a record its final outcome, once."""
-        self.happens(record, RecordEvent.SETTLE)
+        record.happens(RecordEvent.SETTLE)
         if error is not None:
             error.is_outcome = True
         is_handled = ending in ("dead_lettered", "dropped") or (
@@ -267,13 +265,13 @@ class Fates:
         batch = record.batch
         if batch is not None:
             batch.left -= 1
-            if not batch.left:
-                self._shorten(batch)
+            if not batch.left and batch.ended is not None:
+                self._lines.shorten(batch.place)
         if not record.is_letter:
             self._books.settled(record.outcome)
             for token in {record.first_token, record.token}:
                 self._by_token.pop(token, None)
-            self._emit(commands.Settle(record))
+            self._out.emit(commands.Settle(record))
 
     def on_reject(self, error: KafkaGuardError) -> OnReject:
         """Return what the policy does with a record that failed with this error."""
@@ -289,7 +287,7 @@ class Fates:
         return ruling.in_doubt if is_doubt else "raise"
 
     def _ruling(self, error: KafkaGuardError) -> Ruling:
-        return self._policy.ruling(error.verdict, self._context(error.topic), error)
+        return self._policy.ruling(error.verdict, self._out.context(error.topic), error)
 
     # --- dead letters -----------------------------------------------------------------
 
@@ -300,7 +298,7 @@ class Fates:
                 add_words(error, f"no dead letter was sent: {why}")
             self.fail(record, error)
             return
-        self.happens(record, RecordEvent.SET_ASIDE)
+        record.happens(RecordEvent.SET_ASIDE)
         record.error = error
         topic = self._policy.dead_letter.topic_for(error.topic or "")
         self._letters += 1
@@ -386,8 +384,8 @@ class Fates:
         except MessageTooLargeError as error:
             self._letter_failed(letter, error)
             return
-        self.happens(letter, RecordEvent.QUEUE)
-        self._queue(letter)
+        letter.happens(RecordEvent.QUEUE)
+        self._waiting.add(letter)
 
     def _room(self, topic: str, error: KafkaGuardError) -> int | None:
         """Return the size limit of a dead letter in bytes, or None.
@@ -414,7 +412,7 @@ class Fates:
             if number is not None:
                 where.append(f"{name} {number}")
         add_words(origin.error, f"its dead letter is in {', '.join(where)}")
-        self.tell(
+        self._out.tell(
             DeadLetterEvent,
             origin.error.topic,
             error=origin.error.name,
@@ -484,33 +482,19 @@ class Fates:
 
     # --- telling ----------------------------------------------------------------------
 
-    def _context(self, topic: str | None) -> CallContext:
-        return CallContext(api="Produce", topic=topic, client=self._traits.client)
-
     def tell_rejected(self, error: KafkaGuardError, on_reject: OnReject) -> None:
         """Tell the event of a refused record; other failures have no such event."""
         if is_rejected(error):
-            self.tell(RejectEvent, error.topic, error=error.name, on_reject=on_reject)
-
-    def tell(self, event: type[Event], topic: str | None, **known: object) -> None:
-        """Tell the hooks of an event."""
-        name, policy_id = self._policy.name, self._policy.policy_id
-        made = event(
-            policy=name,
-            policy_id=policy_id,
-            context=self._context(topic),
-            **known,
-        )
-        self._emit(commands.Tell(made))
+            self._out.tell(
+                RejectEvent, error.topic, error=error.name, on_reject=on_reject
+            )
 
     def _warn_of_drops(self, error: KafkaGuardError) -> None:
         topic = error.topic or ""
         if topic not in self._warned:
             self._warned.add(topic)
-            self._emit(
-                commands.Warn(
-                    f"policy {self._policy.name} drops refused records of topic "
-                    f"{topic}; the first one failed with {error.name}. Later ones are "
-                    "only counted, as dropped in the report"
-                )
+            self._out.warn(
+                f"policy {self._policy.name} drops refused records of topic {topic}; "
+                f"the first one failed with {error.name}. Later ones are only counted, "
+                "as dropped in the report"
             )

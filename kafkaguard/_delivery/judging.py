@@ -382,6 +382,16 @@ class Judge:
 
     # --- what the machine decides by itself -------------------------------------------
 
+    def too_large(self, place: Place, text: str) -> KafkaGuardError:
+        """Make the error of a record that is above its topic's limit."""
+        return self._errors.make(
+            MessageTooLargeError,
+            text,
+            api="Produce",
+            topic=place.topic,
+            partition=place.partition,
+        )
+
     def superseded(self, error: KafkaGuardError) -> KafkaGuardError:
         """Make the error of a record that a later record of its key has overtaken."""
         late = self._errors.make(

@@ -31,6 +31,7 @@ from kafkaguard._delivery.judging import (
     is_too_large,
 )
 from kafkaguard._delivery.lines import Lines
+from kafkaguard._delivery.outbox import Outbox
 from kafkaguard._delivery.records import Record, Work
 from kafkaguard._delivery.rounds import Rounds
 from kafkaguard._delivery.size_limits import SizeLimits
@@ -42,6 +43,7 @@ from kafkaguard._delivery.table import (
     TopicEvent,
 )
 from kafkaguard._delivery.topic_round import DRAIN_S
+from kafkaguard._delivery.waiting import Waiting
 from kafkaguard._retries.events import RecreateEvent
 from kafkaguard.errors import (
     ClientTimeoutError,
@@ -65,7 +67,6 @@ if TYPE_CHECKING:
     )
     from kafkaguard._delivery.report import DeliveryReport
     from kafkaguard._delivery.shell import ClientErrors, Policy
-    from kafkaguard._retries.events import Event
     from kafkaguard._retries.machine import OnReject
     from kafkaguard._verdicts.context import TopicFacts
     from kafkaguard.errors import KafkaGuardError
@@ -103,66 +104,49 @@ class DeliveryMachine:
         self._traits = traits
         self._policy = policy
         self._facts = facts
-        self._out: list[Command] = []
+        self._out = out = Outbox(policy, traits.client)
         self._judge = Judge(traits, errors)
         self._lines = Lines()
         self._books = Books()
         self._size_limits = SizeLimits(size_alone)
         self._client = ClientLife()
-        self._attempts = Attempts(traits, shared, self._tell)
-        self._rounds = Rounds(
-            policy,
-            errors,
-            self._judge,
-            self._lines,
-            self._size_limits,
-            self._client,
-            self._attempts,
-            self._emit,
-        )
-        # Each needs the other: a round ends records, and a fate queues them.
-        self._fates = self._rounds.fates = Fates(
+        self._attempts = Attempts(traits, shared, out.tell)
+        self._waiting = Waiting(self._client, out)
+        self._fates = Fates(
             traits,
             policy,
             errors,
             self._books,
             self._size_limits,
             self._attempts,
-            emit=self._emit,
-            queue=self._rounds.add,
-            shorten=self._shorten,
+            waiting=self._waiting,
+            lines=self._lines,
+            out=out,
         )
-        self.holds = self._rounds.holds
+        self._rounds = Rounds(
+            policy,
+            self._judge,
+            self._lines,
+            self._size_limits,
+            self._attempts,
+            self._waiting,
+            self._fates,
+            out,
+        )
+        self.holds = self._waiting.holds
         #: Records in flight whose dying client gave them up, by their batch.
         self._unanswered: dict[Batch, list[Record]] = {}
         self._is_closing = self._has_settled_all = False
         #: How many transactions have ended: the number of the one that is open.
         self.transactions_ended = 0
 
-    def _emit(self, command: Command) -> None:
-        self._out.append(command)
-
-    def _tell(self, event: type[Event], topic: str | None, **known: object) -> None:
-        self._fates.tell(event, topic, **known)
-
-    def _shorten(self, batch: Batch) -> None:
-        if batch.ended is not None:
-            self._lines.shorten(batch.place)
-
     def _go_on(self, now: float) -> Sequence[Command]:
         """Do what has become possible, and return all commands."""
-        if self._rounds.topics:
+        if self._waiting.topics:
             if self._client.state is ClientState.LOST:
                 self._lose_waiting(now)
             self._rounds.go_on(now)
-        return self._take_out()
-
-    def _take_out(self) -> Sequence[Command]:
-        """Remove and return the commands that were emitted."""
-        if not self._out:
-            return _NOTHING
-        out, self._out = self._out, []
-        return out
+        return self._out.take()
 
     # --- batches ----------------------------------------------------------------------
 
@@ -181,7 +165,7 @@ class DeliveryMachine:
             return _NOTHING
         self._attempts.succeeded(now)
         self._client.works()
-        if not (self._rounds.topics or self._lines.again or self._out):
+        if not (self._waiting.topics or self._lines.again or self._out):
             batch.ended = "accepted"
             self._books.delivered(batch.count - batch.counted)
             self._lines.end(batch)
@@ -216,14 +200,14 @@ class DeliveryMachine:
     def _end_or_defer(
         self, batch: Batch, refusals: Sequence[Refusal], now: float
     ) -> Sequence[Command]:
-        topic = self._rounds.topics.get(batch.place.topic)
+        topic = self._waiting.topics.get(batch.place.topic)
         if topic is not None and topic.is_sending:
             # The batch may contain records whose new tokens are not known yet.
             topic.deferred.append((batch, refusals))
         else:
             self._end_batch(batch, refusals, now)
         if refusals and self._needs_take_back(batch):
-            self._emit(commands.TakeBack(batch))
+            self._out.emit(commands.TakeBack(batch))
         return self._go_on(now)
 
     def _needs_take_back(self, batch: Batch) -> bool:
@@ -232,7 +216,7 @@ class DeliveryMachine:
         return self._traits.takes_back and is_held
 
     def _end_batch(self, batch: Batch, refusals: Sequence[Refusal], now: float) -> None:
-        # Before `ended` is set: `_shorten` would drop the batch from its line before
+        # Before `ended` is set: `settle` would drop the batch from its line before
         # its failed records are known.
         self._accept(batch, {refusal.index for refusal in refusals})
         batch.ended = "failed" if refusals else "accepted"
@@ -259,7 +243,7 @@ class DeliveryMachine:
         self._books.delivered(accepted)
 
     def _came_back(self, record: Record) -> None:
-        topic = self._rounds.topics.get(record.place.topic)
+        topic = self._waiting.topics.get(record.place.topic)
         if topic is not None and topic.away:
             topic.away -= 1
 
@@ -278,7 +262,7 @@ class DeliveryMachine:
                 batch.ranks[refusal.index] = record.rank
                 self._came_back(record)
                 if record.state is RecordState.AGAIN:
-                    self._fates.happens(record, RecordEvent.FAILED)
+                    record.happens(RecordEvent.FAILED)
             records.append(record)
         return records
 
@@ -305,7 +289,7 @@ class DeliveryMachine:
         if error.verdict.written == "no":
             batch.unwritten.add(refusal.index)
         if isinstance(error, InvalidRecordKeyError):
-            self._emit(commands.ForgetFacts(record.place.topic))
+            self._out.emit(commands.ForgetFacts(record.place.topic))
         if refusal.blame == "unknown" and is_too_large(refusal):
             # Before the batch's records are sent again, those above the topic's limit
             # are ended.
@@ -314,7 +298,7 @@ class DeliveryMachine:
             record.refusal = refusal
             self._fates.ask_size(record)
         elif judgement.in_flight and self._may_be_answered():
-            self._fates.happens(record, RecordEvent.AWAIT_ANSWER)
+            record.happens(RecordEvent.AWAIT_ANSWER)
             self._unanswered.setdefault(batch, []).append(record)
         else:
             self._decide(record, batch, judgement, now, is_mate=refusal.blame == "mate")
@@ -441,7 +425,7 @@ class DeliveryMachine:
         now: float,
         *,
         reason: str | None = None,
-    ) -> tuple[Record, Sequence[Command]]:
+    ) -> Sequence[Command]:
         """Handle a record that ``send`` refuses before the client has it.
 
         Args:
@@ -459,7 +443,7 @@ class DeliveryMachine:
         self._fates.take_in(record)
         if not (self.keeps(error) and self._queue_attempt(record, error, now)):
             self._fates.end(record, error, now)
-        return record, self._go_on(now)
+        return self._go_on(now)
 
     def keeps(self, error: KafkaGuardError) -> bool:
         """Return whether a record that ``send`` refuses waits for another attempt.
@@ -490,7 +474,7 @@ class DeliveryMachine:
     def raised(self, error: KafkaGuardError) -> Sequence[Command]:
         """Handle an error that ``send`` raises; the error is in no report."""
         self._fates.tell_rejected(error, "raise")
-        return self._take_out()
+        return self._out.take()
 
     # --- the client -------------------------------------------------------------------
 
@@ -521,23 +505,22 @@ class DeliveryMachine:
         if place is not None and is_about_records(cause):
             self._client.works()  # so that one bad record after the other is refused
         self._client.die(cause, place, is_late=is_late)
-        self._rounds.died()
-        self.holds.add(None)
-        self._emit(commands.HoldSends(None))
-        self._fates.tell(RecreateEvent, None if place is None else place.topic)
-        self._emit(commands.HearOut(now + ANSWER_S))
+        self._waiting.died()
+        self._out.emit(commands.Shut())
+        self._out.tell(RecreateEvent, None if place is None else place.topic)
+        self._out.emit(commands.HearOut(now + ANSWER_S))
 
     def heard_out(self, now: float) -> Sequence[Command]:
         """Reply to HearOut."""
         self._client.happens(ClientEvent.HEARD_OUT)
-        self._emit(commands.Stop())
+        self._out.emit(commands.Stop())
         return self._go_on(now)
 
     def stopped(self, now: float) -> Sequence[Command]:
         """Reply to Stop: the dead client has reported the end of all its batches."""
         if self._unanswered:
             self._client.happens(ClientEvent.ANSWERS_MISSING)
-            self._emit(commands.AskAnswers(tuple(self._unanswered)))
+            self._out.emit(commands.AskAnswers(tuple(self._unanswered)))
         else:
             self._client.happens(ClientEvent.STOPPED)
             self._replace(now)
@@ -557,9 +540,9 @@ class DeliveryMachine:
     def _replace(self, now: float) -> None:
         """Replace the client, at once or later."""
         if self._client.replaces_at_once(now, is_closing=self._is_closing):
-            self._emit(commands.Replace(self._client.locking_out))
+            self._out.emit(commands.Replace(self._client.locking_out))
         elif self.lost is not None:
-            self._emit(commands.FreeSends(None))
+            self._out.emit(commands.FreeSends(None))
 
     def _answer(
         self, batch: Batch, records: list[Record], answer: Answer | None, now: float
@@ -569,7 +552,7 @@ class DeliveryMachine:
         for record in records:
             if record.state is not RecordState.UNANSWERED:
                 continue  # settled before, by settle_all
-            self._fates.happens(record, RecordEvent.FAILED)
+            record.happens(RecordEvent.FAILED)
             if answer is not None and answer.base_offset is not None:
                 self._was_written(record, batch, answer.base_offset)
             elif refusal := refusals.get(record.token):
@@ -591,10 +574,9 @@ class DeliveryMachine:
         """Reply to Replace: a successor is in use."""
         self._client.revive()
         death = self._client.describe_death()
-        self._emit(commands.Warn(f"the producer was dead and was replaced: {death}"))
-        self._rounds.replaced(now)
-        self.holds.discard(None)
-        self._emit(commands.FreeSends(None))
+        self._out.warn(f"the producer was dead and was replaced: {death}")
+        self._waiting.replaced(now)
+        self._out.emit(commands.FreeSends(None))
         return self._go_on(now)
 
     def not_replaced(
@@ -608,11 +590,11 @@ class DeliveryMachine:
             may_build_later: Whether building one may succeed later.
             awaited: Whether sends wait for a successor.
         """
-        is_awaited = awaited or any(self._rounds.waiting())
+        is_awaited = awaited or any(self._waiting.records())
         is_final = self._is_closing or not (may_build_later and is_awaited)
         self._client.fail(error, now, is_final=is_final)
         if is_final:
-            self._emit(commands.FreeSends(None))
+            self._out.emit(commands.FreeSends(None))
         return self._go_on(now)
 
     def drop_waiting(self, why: str, now: float) -> Sequence[Command]:
@@ -622,17 +604,17 @@ class DeliveryMachine:
             why: Why they are not sent again.
             now: The time.
         """
-        for record in list(self._rounds.waiting()):
+        for record in list(self._waiting.records()):
             if record.state is RecordState.QUEUED:
                 self._fates.give_up(record, why)
         return self._go_on(now)
 
     def _lose_waiting(self, now: float) -> None:
         """End the records that wait for a successor, because there will be none."""
-        for record in list(self._rounds.waiting()):
+        for record in list(self._waiting.records()):
             if record.state is RecordState.QUEUED:
                 self._fates.not_sent_again(record, self._client.error, now)
-        self._rounds.drop_all()
+        self._waiting.drop_all()
 
     def wanted(self, now: float) -> Sequence[Command]:
         """Try to build a client again: a send waits while :attr:`lost`."""
@@ -644,7 +626,7 @@ class DeliveryMachine:
     def _try_again(self, now: float) -> None:
         if self._client.state is ClientState.PAUSED and now >= self._client.not_before:
             self._client.happens(ClientEvent.PAUSE_OVER)
-            self._emit(commands.Replace(self._client.locking_out))
+            self._out.emit(commands.Replace(self._client.locking_out))
 
     @property
     def lost(self) -> BaseException | None:
@@ -666,7 +648,7 @@ class DeliveryMachine:
         Batches of this topic that end between the command and this reply are kept, and
         are processed here. So a shell may report them in any order.
         """
-        waiting = self._rounds.topics[topic]
+        waiting = self._waiting.topics[topic]
         waiting.happens(TopicEvent.HANDED_OVER)
         waiting.until = now + DRAIN_S
         waiting.away = 0
@@ -685,11 +667,11 @@ class DeliveryMachine:
             if batch.ended is None:
                 self._end_batch(batch, refusals, now)
         if self._has_settled_all:
-            self._rounds.abandon()
+            self._waiting.abandon()
         elif not self._client.is_alive:
-            self._rounds.stall(waiting)
+            self._waiting.stall(waiting)
         elif waiting.away:
-            self._emit(commands.SendNow())
+            self._out.emit(commands.SendNow())
         return self._go_on(now)
 
     def stops_hand_over(self, topic: str) -> bool:
@@ -700,7 +682,7 @@ class DeliveryMachine:
         driver replies with :class:`HandOverStoppedError` for each. It may call this
         without its lock.
         """
-        waiting = self._rounds.topics.get(topic)
+        waiting = self._waiting.topics.get(topic)
         return (
             waiting is not None
             and any(refusals for _, refusals in waiting.deferred)
@@ -712,7 +694,7 @@ class DeliveryMachine:
     ) -> None:
         if record.state is not RecordState.SENDING:
             return  # settled before, by settle_all
-        self._fates.happens(record, RecordEvent.NOT_HANDED_OVER)
+        record.happens(RecordEvent.NOT_HANDED_OVER)
         if record.due <= now:
             self._rounds.expire(record, now)
         elif (
@@ -780,7 +762,7 @@ class DeliveryMachine:
             cause = ClientTimeoutError("it is stuck")
             if stuck and self._client.is_alive and self._is_worth_replacing(cause):
                 self._die(cause, stuck[0].place, now, is_late=True)
-            self._emit(commands.FailBatches(tuple(overdue)))
+            self._out.emit(commands.FailBatches(tuple(overdue)))
         self._rounds.expire_all(now)
         self._try_again(now)
         return self._go_on(now)
@@ -797,8 +779,8 @@ class DeliveryMachine:
         if self._client.state is ClientState.PAUSED:
             self._client.happens(ClientEvent.NEVER)
         self._has_settled_all = True
-        self._rounds.abandon()
-        self._emit(commands.FreeSends(None))
+        self._waiting.abandon()
+        self._out.emit(commands.FreeSends(None))
         return self._go_on(now)
 
     # --- transactions -----------------------------------------------------------------
@@ -828,8 +810,8 @@ class DeliveryMachine:
 
     def recreated(self) -> Sequence[Command]:
         """Handle a new client that takes over the ``transactional.id``."""
-        self._fates.tell(RecreateEvent, None)
-        return self._take_out()
+        self._out.tell(RecreateEvent, None)
+        return self._out.take()
 
     def transaction_ended(self) -> None:
         """Forget a transaction: the application knows its end.
@@ -871,7 +853,7 @@ class DeliveryMachine:
     @property
     def is_troubled(self) -> bool:
         """Whether a failed record is not settled, or the client is being replaced."""
-        return bool(self.holds or self._rounds.topics or self._fates.open)
+        return bool(self.holds or self._waiting.topics or self._fates.open)
 
     def failed_and_open(self) -> int:
         """Count the records that have failed and have no outcome yet.

@@ -8,12 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from kafkaguard._delivery.table import RecordState
+from kafkaguard._delivery.table import RECORDS, RecordState
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from kafkaguard._delivery.facts import Batch, Place, Rank, Raw, Refusal
+    from kafkaguard._delivery.table import RecordEvent
     from kafkaguard._retries.machine import Machine
     from kafkaguard.errors import KafkaGuardError
 
@@ -125,6 +126,10 @@ class Record:
         self.reason: str | None = None
         self.letter_error: KafkaGuardError | None = None
         self.shell: Any = None
+
+    def happens(self, event: RecordEvent) -> None:
+        """Change to the next state."""
+        self.state = RECORDS.after(self.state, event)
 
     @property
     def is_letter(self) -> bool:

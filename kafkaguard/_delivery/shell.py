@@ -142,6 +142,19 @@ class Shell(Protocol):
     def listen(self, facts: FactSink) -> None:
         """Report each batch from now on, in any thread."""
 
+    def attach(self, record: Record) -> None:
+        """Let the application's future of a failed record wait for the guard.
+
+        Called under the lock of the driver, once for each record, which may have its
+        outcome already.
+        """
+
+    def settle(self, record: Record) -> None:
+        """Complete the application's future of a record that has its outcome.
+
+        Called under the lock of the driver, after ``attach``.
+        """
+
     def send_now(self) -> None:
         """Send the buffered records without lingering."""
 
@@ -191,20 +204,6 @@ class ProducerShell(Shell, Protocol):
     def report_early(self, token: Hashable) -> None:
         """Report at once the batch of a record whose failure the client knows."""
 
-    def attach(self, token: Any, record: Record) -> None:
-        """Let the application's future of a failed record wait for the guard.
-
-        Called while the driver holds its lock, for a record without an outcome; also
-        for one that ``send`` has just refused, and that may have its outcome.
-        """
-
-    def settle(self, record: Record) -> None:
-        """Complete the application's future of a record that has its outcome.
-
-        Called while the driver holds its lock. ``attach`` was not called for a record
-        that had its outcome at its first failure.
-        """
-
     def is_own_thread(self) -> bool:
         """Return whether this is called in the client's own thread."""
 
@@ -246,9 +245,6 @@ class AwaitedShell(Shell, Protocol):
         Raises:
             Exception: The client did not accept the record.
         """
-
-    def settle(self, record: Record) -> None:
-        """Complete the application's future of a record that has its outcome."""
 
     def note_seen(self) -> None:
         """Mark the failures that the application has checked."""

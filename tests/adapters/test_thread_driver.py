@@ -15,7 +15,6 @@ from kafka.errors import InvalidRecordError, UnknownError
 
 from kafkaguard import Action
 from kafkaguard import errors as e
-from kafkaguard._delivery import commands as c
 from kafkaguard._delivery.facts import (
     Batch,
     HandOverStoppedError,
@@ -30,7 +29,7 @@ from kafkaguard_adapters.building import Wish
 from kafkaguard_adapters.producing import driver as driver_module
 from kafkaguard_adapters.producing.barrier import SendBarrier
 from kafkaguard_adapters.producing.driver import ThreadDriver
-from kafkaguard_adapters.producing.executions import HandedOver, execution_of
+from kafkaguard_adapters.producing.handed_over import HandedOver
 from kafkaguard_adapters.producing.time_limit import TimeLimit
 from tests.delivery.world.words import PlainErrors, PlainPolicy
 
@@ -188,13 +187,12 @@ class Client:
         """Note that somebody looks at a record."""
         self.calls.append(("look", token))
 
-    def attach(self, token, record):
+    def attach(self, record):
         """Keep a record for its token."""
-        self.records[token] = record
+        self.records[record.first_token] = record
 
     def settle(self, record):
-        """Keep a record that had its outcome at once."""
-        self.records[record.first_token] = record
+        """Do nothing: the record is known."""
 
     def is_own_thread(self):
         """As a test says."""
@@ -468,12 +466,6 @@ class TestHandedOver:
         over.handed.append("token")
         over.stop(2)
         assert [type(each) for each in over.handed[1:]] == [HandOverStoppedError] * 2
-
-    def test_a_hand_over_that_breaks_has_an_error_for_each_record(self):
-        """The machine waits for all of them."""
-        bug = RuntimeError("bug")
-        execution = execution_of(c.Send("t", [1, 2, 3]), None, None, Client())
-        assert execution.if_raised(bug) == [bug] * 3
 
 
 class TestDeath:

@@ -40,7 +40,7 @@ class TestReplaced:
         """Answers are waited for, then the dead one is stopped and replaced."""
         machine = machine_of()
         held, told, heard = machine.died(CAUSE, HERE, 10.0)
-        assert (held, heard) == (c.HoldSends(None), c.HearOut(15.0))
+        assert (held, heard) == (c.Shut(), c.HearOut(15.0))
         assert isinstance(told.event, RecreateEvent)
         assert told.event.context.topic == "t"
         assert machine.holds == {None}
@@ -171,7 +171,8 @@ class TestReplaced:
         batch = begun(machine, 2)
         machine.died(CAUSE, HERE, 0.0)
         gone = Refusal(batch.items[1], 1, CAUSE, "client", "maybe")
-        assert not machine.failed(batch, [gone], 0.0)
+        [attached] = machine.failed(batch, [gone], 0.0)
+        assert attached == c.Attach(machine.record(batch.items[1]))
         machine.heard_out(0.0)
         assert machine.stopped(0.0) == [c.AskAnswers((batch,))]
         if answer == "no":
@@ -247,7 +248,7 @@ class TestAsked:
         assert not machine.tick(30.9)
         told = machine.tick(31.0)
         assert c.FailBatches((batch,)) in told
-        assert c.HoldSends(None) in told
+        assert c.Shut() in told
         machine = machine_of()
         waiting = Waiting(HERE, (0, 0), 31.0)
         waiting.items = [Item(Raw(b"k", b"0:good"), is_new=True)]

@@ -209,7 +209,7 @@ class TestNoLetter:
         )
         machine = machine_of(policy)
         known = object(), HERE, Raw(b"k", b"v"), errors.InvalidRecordError(topic="t")
-        _, told = machine.refused_at_once(*known, 0.0, reason="NULL_TOPIC")
+        told = machine.refused_at_once(*known, 0.0, reason="NULL_TOPIC")
         assert c.AskSizeLimit("t") in told
 
     def test_a_record_without_its_bytes_is_told_so(self):
@@ -222,7 +222,7 @@ class TestNoLetter:
         said = "no dead letter was sent: the record's bytes cannot be read"
         assert said in str(outcome(told).error)
         error = errors.InvalidRecordError(topic="t")
-        _, told = machine.refused_at_once(object(), HERE, None, error, 0.0)
+        told = machine.refused_at_once(object(), HERE, None, error, 0.0)
         assert "no dead letter" not in str(outcome(told).error)
 
     def test_the_limit_of_the_policy_is_named(self):
@@ -291,7 +291,7 @@ class TestLetter:
         machine = machine_of(LETTERS)
         error = errors.InvalidRecordError(topic="t")
         known = object(), Place("t", 5), Raw(b"k", b"v"), error
-        _, told = machine.refused_at_once(*known, 0.0, reason="NULL_TOPIC")
+        told = machine.refused_at_once(*known, 0.0, reason="NULL_TOPIC")
         assert c.AskSizeLimit("t.dlq") in told
         told = machine.size_limit("t.dlq", None, 0.0)
         headers = dict(only(c.Send, told).records[0].raw.headers)

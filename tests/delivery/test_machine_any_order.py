@@ -113,7 +113,7 @@ class AnyOrder(RuleBasedStateMachine):
                 place = command.behind.place
                 for batch in [each for each in self.open if each.place == place]:
                     self.fail(batch, IllegalStateError(), "client", "never")
-            elif isinstance(command, REPLIED) and command != c.HoldSends(None):
+            elif isinstance(command, REPLIED):
                 self.replies.append(command)
 
     def settled(self, item, ending):

@@ -96,6 +96,20 @@ class TestSentAgain:
         told = machine.accepted(again, 0.0)
         assert told == [c.Settle(records[0]), c.FreeSends("t")]
 
+    def test_a_future_waits_for_the_guard_from_the_first_failure_on(self):
+        """Before its record is settled, also if it failed during a hand-over."""
+        machine = machine_of()
+        first, other = begun(machine), begun(machine)
+        told = machine.failed(first, refusals(first, 19), 0.0)
+        assert told[0] == c.Attach(machine.record(first.items[0]))
+        machine.held("t", 0.0)
+        sent = only(c.Send, machine.tick(DRAIN_S))
+        assert not machine.failed(other, refusals(other, 19), DRAIN_S)
+        told = machine.sent("t", [HandOverStoppedError() for _ in sent.records], 6.0)
+        record = machine.record(other.items[0])
+        assert record.outcome is None
+        assert c.Attach(record) in told
+
     @pytest.mark.parametrize("how", ["refused", "accepted", "closing", "other topic"])
     def test_hand_over_stops_only_for_what_it_would_overtake(self, how):
         """A refused batch of its topic, while the records have a chance."""

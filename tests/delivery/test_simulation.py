@@ -17,6 +17,7 @@ from kafkaguard._delivery.machine import DeliveryMachine
 from kafkaguard._delivery.rounds import Rounds
 from kafkaguard._delivery.table import CLIENTS, RECORDS, TOPICS, ClientState
 from kafkaguard._delivery.topic_round import TopicRound
+from kafkaguard._delivery.waiting import Waiting
 from kafkaguard._retries.machine import Machine, Step
 from tests.delivery.simulate import play, play_range, simulate
 
@@ -124,7 +125,7 @@ class TestABrokenMachineIsNoticed:
 
     def test_sends_are_not_freed(self, monkeypatch):
         """A round that has ended keeps the sends."""
-        monkeypatch.setattr(Rounds, "_close", lambda _, topic: None)
+        monkeypatch.setattr(Waiting, "close", lambda _, topic: None)
         assert noticed() is not None
 
     def test_a_report_counts_twice(self, monkeypatch):

@@ -292,9 +292,6 @@ class ConfluentShell(ReportingShell):
         """Return the client's message about a delivered dead letter."""
         return self._arrived.pop(token)
 
-    def attach(self, token: Any, record: Record) -> None:
-        """Do nothing: ``settle`` finds the callback by the record's token."""
-
     def settle(self, record: Record) -> None:
         """Queue the application's callback for a record."""
         outcome = record.outcome

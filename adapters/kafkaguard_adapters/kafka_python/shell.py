@@ -501,16 +501,12 @@ class KafkaPythonShell(ReportingShell):
             with self._giving_up:
                 moving.fail_batch(batch.producer, batch.source, error)
 
-    def attach(self, token: Any, record: Record) -> None:
+    def attach(self, record: Record) -> None:
         """Let the guarded future read the outcome from the guard's record."""
-        moving.attach(token, record)
+        moving.attach(record.first_token, record)
 
     def settle(self, record: Record) -> None:
-        """Do the same for a record that had its outcome at its first failure.
-
-        The guarded future reads the outcome of every other record already.
-        """
-        moving.attach(record.first_token, record)
+        """Do nothing: the guarded future reads the outcome."""
 
     def is_own_thread(self) -> bool:
         """Return whether the caller is the client's own thread."""

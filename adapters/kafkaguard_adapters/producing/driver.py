@@ -16,25 +16,26 @@ import weakref
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from kafkaguard._delivery import commands as c
+from kafkaguard._delivery.command_table import TABLE, Row, Turn
 from kafkaguard_adapters.producing.application_calls import ApplicationCalls
 from kafkaguard_adapters.producing.driver_base import DriverBase
-from kafkaguard_adapters.producing.executions import HandedOver, execution_of
+from kafkaguard_adapters.producing.handed_over import HandedOver
 from kafkaguard_adapters.producing.lanes import Lane
 from kafkaguard_adapters.producing.watch import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
 
+    from kafkaguard._delivery import commands as c
     from kafkaguard._delivery.facts import Batch, Place, Raw, Refusal
     from kafkaguard._delivery.records import Record, Work
     from kafkaguard._delivery.report import DeliveryReport
     from kafkaguard._delivery.shell import ProducerShell
+    from kafkaguard._retries.events import Event
     from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.asking.cluster_view import ClusterView
     from kafkaguard_adapters.building import Wish
     from kafkaguard_adapters.producing.barrier import Barrier
-    from kafkaguard_adapters.producing.executions import Execution
     from kafkaguard_adapters.producing.time_limit import TimeLimit
 
 #: Seconds to wait for running sends, before records of their topic are sent again.
@@ -69,7 +70,7 @@ class ThreadDriver(DriverBase):
         view: ClusterView | None = None,
     ) -> None:
         super().__init__(shell, wish, view)
-        self._shell: ProducerShell = shell
+        self.shell: ProducerShell = shell
         self.app_calls = ApplicationCalls(wish.on_event)
         self._barrier = barrier
         #: The lock around the machine; notified when the machine has changed.
@@ -108,14 +109,7 @@ class ThreadDriver(DriverBase):
 
     def failed(self, batch: Batch, refusals: Sequence[Refusal]) -> None:
         """Report a batch of which some records failed."""
-        with self._changed:
-            commands = self.machine.failed(batch, refusals, _now())
-            for refusal in refusals:
-                if (record := self.machine.record(refusal.token)) is not None:
-                    self._shell.attach(refusal.token, record)
-            self._queue(commands)
-            self._changed.notify_all()
-        self.app_calls.start()
+        self._report_fact(self.machine.failed, batch, refusals, _now())
 
     def died(self, cause: BaseException, place: Place | None) -> None:
         """Report that the client has died."""
@@ -136,11 +130,8 @@ class ThreadDriver(DriverBase):
     ) -> None:
         """Settle a record that ``send`` refuses, as the policy requires."""
         with self._changed:
-            record, commands = self.machine.refused_at_once(
-                token, place, raw, error, _now()
-            )
-            self._shell.attach(token, record)
-            self._queue(commands)
+            fact = self.machine.refused_at_once
+            self._queue(fact(token, place, raw, error, _now()))
             self._changed.notify_all()
         self.app_calls.work_here()
 
@@ -166,36 +157,18 @@ class ThreadDriver(DriverBase):
     def _queue(self, commands: Sequence[c.Command]) -> None:
         """Queue commands for execution in their order. The caller holds the lock."""
         for command in commands:
-            match command:
-                case c.Settle(record):
-                    self._settle(record)
-                case c.Tell(event):
-                    self.app_calls.event(event)
-                case c.Warn(text):
-                    self.app_calls.warn(text)
-                case c.ForgetFacts(topic):
-                    self._cache.drop(topic)
-                case c.FreeSends():
-                    pass  # the caller notifies all sends that wait
-                case _:
-                    self._do(self._lane_of(command), partial(self._execute, command))
+            row = TABLE[type(command)]
+            if row.turn is Turn.NOW:
+                row.do(self, command)
+            else:
+                lane = self._lane_of(row.turn, command)
+                self._do(lane, partial(self._run, row, command))
         self.watch.wake()
 
-    def _settle(self, record: Record) -> None:
-        self._shell.settle(record)
-        for call in record.shell or ():
-            self.app_calls.put(call)
-
-    def _lane_of(self, command: c.Command) -> Lane:
-        """Return the thread for a command; quick commands wait for no long ones."""
-        match command:
-            case c.SendNow() | c.FailBatches():
-                return self._quick
-            case c.TakeBack(behind):  # before the next Send, or it takes that back
-                return self._lane(behind.place.topic)
-            case c.HoldSends(topic) | c.AskSizeLimit(topic) | c.Send(topic):
-                return self._lane(topic)
-        return self._lane(None)
+    def _lane_of(self, turn: Turn, command: Any) -> Lane:
+        if turn is Turn.QUICK:
+            return self._quick
+        return self._lane(command.topic if turn is Turn.TOPIC else None)
 
     def _lane(self, topic: str | None) -> Lane:
         if topic not in self._lanes:
@@ -211,29 +184,30 @@ class ThreadDriver(DriverBase):
     def _lane_failed(self, error: BaseException) -> None:
         self.fault("a command of the delivery machine failed", error)
 
-    def _execute(self, command: c.Command) -> None:
-        shell = self._shell
-        match command:
-            case c.SendNow():
-                shell.send_now()
-            case c.TakeBack(behind):
-                shell.take_back(behind)
-            case c.FailBatches(batches):
-                for batch in batches:
-                    shell.fail_batch(batch)
-            case _:
-                self._run(execution_of(command, shell, self.machine, self))
-
-    def _run(self, execution: Execution) -> None:
+    def _run(self, row: Row, command: c.Command) -> None:
         try:
-            found = execution.do()
+            found = row.do(self, command)
         except BaseException as error:  # noqa: BLE001 - the machine waits for a reply
             self._lane_failed(error)
-            found = execution.if_raised(error)
-        if execution.reply is not None:
-            self._report_fact(execution.reply, found, _now())
+            found = row.if_raised(command, error)
+        if row.reply is not None:
+            self._report_fact(row.reply, self, command, found, _now())
 
-    # --- steps of commands: implements DriverSteps --------------------------------
+    # --- parts of commands: implements Executor -----------------------------------
+
+    def settle(self, record: Record) -> None:
+        """Complete the application's future of a record. The caller holds the lock."""
+        self.shell.settle(record)
+        for call in record.shell or ():
+            self.app_calls.put(call)
+
+    def tell(self, event: Event) -> None:
+        """Call the hook of the application, soon."""
+        self.app_calls.event(event)
+
+    def warn(self, text: str) -> None:
+        """Write a warning to the log, soon."""
+        self.app_calls.warn(text)
 
     def hold(self, topic: str) -> None:
         """Wait until no send of a topic is running, at most ``HOLD_S``.
@@ -255,7 +229,7 @@ class ThreadDriver(DriverBase):
             if over.skip_letter(record):
                 continue
             try:
-                token = self._shell.hand_over(record, record.due)
+                token = self.shell.hand_over(record, record.due)
             except BaseException as error:  # noqa: BLE001 - the machine decides about it
                 over.not_taken(error)
             else:
@@ -268,23 +242,21 @@ class ThreadDriver(DriverBase):
         A send that checked for holds before this hold began would otherwise reach the
         successor before the records that are sent again.
         """
-        self._shell.stop()
+        self.shell.stop()
         self._barrier.wait_for_sends(None, _now() + HOLD_S)
 
-    def replace(self, locking_out: Batch | None) -> None:
-        """Build a successor, and report success or failure to the machine."""
+    def replace(self, locking_out: Batch | None) -> BaseException | None:
+        """Put a successor in use; return None, or why there is none."""
         try:
-            self._shell.put_successor_in_use(locking_out)
+            self.shell.put_successor_in_use(locking_out)
         except BaseException as error:  # noqa: BLE001 - the machine decides about it
-            self._report_fact(self._not_replaced, error)
-        else:
-            self._why_not_replaced = None
-            self._report_fact(self.machine.replaced, _now())
-            self.retire()
+            return error
+        self.retire()
+        return None
 
     def retire(self) -> None:
         """Start to close the dead clients in the background, which may take long."""
-        self._do(self._retiring, self._shell.retire)
+        self._do(self._retiring, self.shell.retire)
 
     def recreated(self) -> None:
         """Report that the client is about to be replaced for a transaction."""
@@ -294,7 +266,7 @@ class ThreadDriver(DriverBase):
 
     def is_own_thread(self) -> bool:
         """Return whether the caller's thread must not wait for a hold to end."""
-        return self._shell.is_own_thread() or any(
+        return self.shell.is_own_thread() or any(
             lane.is_mine for lane in (self._quick, *self._lanes.copy().values())
         )
 
@@ -344,7 +316,7 @@ class ThreadDriver(DriverBase):
                 record.shell = [*(record.shell or ()), call]
         if is_open:
             return
-        if self._shell.is_own_thread():
+        if self.shell.is_own_thread():
             self.app_calls.put(call)
             self.app_calls.start()
         else:
@@ -352,7 +324,7 @@ class ThreadDriver(DriverBase):
 
     def report_early(self, token: Hashable) -> None:
         """Report the failure of a record now, before the client's callback does."""
-        self._shell.report_early(token)
+        self.shell.report_early(token)
 
     def wait_until_settled(self, record: Record, timeout: float | None) -> bool:
         """Wait for a record's outcome; return whether there is one in time.
@@ -376,8 +348,8 @@ class ThreadDriver(DriverBase):
         """
         with self._changed:
             work = self.machine.open_work()
-        with self._shell.sending_now():
-            self._shell.await_batches(work.batches, deadline)
+        with self.shell.sending_now():
+            self.shell.await_batches(work.batches, deadline)
             left = self._wait_for_outcomes(work, deadline)
         self.app_calls.start()
         self.app_calls.wait(deadline)
@@ -396,7 +368,7 @@ class ThreadDriver(DriverBase):
         """Accept no more records, and fail those that the client still holds."""
         self._report_fact(self.machine.closing, _now())
         if self.pending():
-            self._shell.stop()
+            self.shell.stop()
 
     def settle_all(self, deadline: float) -> None:
         """Settle all records without an outcome, and run their callbacks.

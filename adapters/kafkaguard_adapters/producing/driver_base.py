@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kafkaguard._delivery.machine import DeliveryMachine
 from kafkaguard_adapters.producing import send_errors
@@ -14,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from kafkaguard._delivery.commands import Command
+    from kafkaguard._delivery.facts import Batch
     from kafkaguard._delivery.shell import Shell
     from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.asking.cluster_view import ClusterView
@@ -32,12 +32,13 @@ class DriverBase:
 
     Attributes:
         machine: The state machine.
+        shell: The client.
     """
 
     def __init__(
         self, shell: Shell, wish: Wish, view: ClusterView | None = None
     ) -> None:
-        self._shell = shell
+        self.shell: Any = shell
         self._cache = wish.cache
         self._letter_topics = shared = None
         if view is not None:
@@ -63,22 +64,36 @@ class DriverBase:
 
     def _without_successor(self, lost: BaseException) -> KafkaGuardError:
         """Make the error of a send that has asked for a successor in vain."""
-        return send_errors.without_successor(self._shell.errors, lost)
+        return send_errors.without_successor(self.shell.errors, lost)
 
     def _still_held(self, topic: str, limit: TimeLimit) -> KafkaGuardError:
         is_client_replaced = None in self.machine.holds
         return send_errors.still_held(
-            self._shell.errors,
+            self.shell.errors,
             None if is_client_replaced else topic,
             limit,
             self._why_not_replaced,
         )
 
-    def _not_replaced(self, error: BaseException) -> Sequence[Command]:
+    # --- parts of commands that are the same for both drivers ---------------------
+
+    def forget_facts(self, topic: str) -> None:
+        """Look up the facts about a topic again before its next record."""
+        self._cache.drop(topic)
+
+    def fail_batches(self, batches: Sequence[Batch]) -> None:
+        """Let the client fail batches."""
+        for batch in batches:
+            self.shell.fail_batch(batch)
+
+    def replaced(self, error: BaseException | None, now: float) -> Sequence[Command]:
+        """Report to the machine whether the client was replaced."""
         self._why_not_replaced = error
+        if error is None:
+            return self.machine.replaced(now)
         return self.machine.not_replaced(
             error,
-            time.monotonic(),
-            may_build_later=self._shell.may_build_later(error),
+            now,
+            may_build_later=self.shell.may_build_later(error),
             awaited=self._waiting_sends > 0,
         )

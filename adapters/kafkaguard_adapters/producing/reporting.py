@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from kafkaguard._delivery.facts import Answer, Batch
+    from kafkaguard._delivery.records import Record
     from kafkaguard._delivery.shell import FactSink
 
 
@@ -20,6 +21,9 @@ class ReportingShell:
         """Report each batch from now on."""
         self._facts = facts
         self.begin_reporting()
+
+    def attach(self, record: Record) -> None:
+        """Do nothing: for a client whose futures need not know that a record failed."""
 
     def take_back(self, behind: Batch) -> None:
         """Do nothing: for a client without ``Traits.takes_back``."""

@@ -15,18 +15,20 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from kafkaguard._delivery import commands as c
+from kafkaguard._delivery.command_table import TABLE, Row, Turn
 from kafkaguard._retries.events import emit
 from kafkaguard_adapters.producing.driver_base import DriverBase
-from kafkaguard_adapters.producing.executions import HandedOver, execution_of
+from kafkaguard_adapters.producing.handed_over import HandedOver
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Hashable, Sequence
 
+    from kafkaguard._delivery import commands as c
     from kafkaguard._delivery.facts import Batch, Place, Raw, Refusal
     from kafkaguard._delivery.records import Record
     from kafkaguard._delivery.report import DeliveryReport
     from kafkaguard._delivery.shell import AwaitedShell
+    from kafkaguard._retries.events import Event
     from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.asking.cluster_view import ClusterView
     from kafkaguard_adapters.building import Wish
@@ -61,7 +63,7 @@ class TaskDriver(DriverBase):
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         super().__init__(shell, wish, view)
-        self._shell: AwaitedShell = shell
+        self.shell: AwaitedShell = shell
         self._loop = loop
         self._hooks = () if wish.on_event is None else (wish.on_event,)
         self._commands: deque[c.Command] = deque()
@@ -109,8 +111,8 @@ class TaskDriver(DriverBase):
         self, token: Hashable, place: Place, raw: Raw | None, error: KafkaGuardError
     ) -> None:
         """Settle a record that ``send`` refuses, as the policy requires."""
-        _, commands = self.machine.refused_at_once(token, place, raw, error, _now())
-        self._execute_all(commands)
+        fact = self.machine.refused_at_once
+        self._execute_all(fact(token, place, raw, error, _now()))
 
     def raised(self, error: KafkaGuardError) -> None:
         """Report that ``send`` raises an error."""
@@ -151,49 +153,44 @@ class TaskDriver(DriverBase):
             self._wake()
         self._adjust_timer()
 
-    def _execute(self, command: c.Command) -> None:  # noqa: C901 - one case for each command
-        match command:
-            case c.Settle(record):
-                self._shell.settle(record)
-            case c.Tell(event):
-                if self._hooks:
-                    # The application's code runs in a later round of the loop.
-                    self._loop.call_soon(emit, self._hooks, event)
-            case c.Warn(text):
-                self._loop.call_soon(_log.warning, "%s", text)
-            case c.ForgetFacts(topic):
-                self._cache.drop(topic)
-            case c.FreeSends():
-                pass  # _execute_all wakes all sends that wait
-            case c.SendNow():
-                self._shell.send_now()
-            case c.TakeBack(behind):
-                # At once, before the client sends these batches.
-                self._shell.take_back(behind)
-            case c.FailBatches(batches):
-                for batch in batches:
-                    self._shell.fail_batch(batch)
-            case _:
-                self._start(self._run(command))
+    def _execute(self, command: c.Command) -> None:
+        row = TABLE[type(command)]
+        if row.reply is None and row.turn is not Turn.CLIENT:
+            # Also TakeBack: before the client sends these batches.
+            row.do(self, command)
+        else:
+            self._start(self._run(row, command))
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work, name="kafkaguard-recovery")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _run(self, command: c.Command) -> None:
-        execution = execution_of(command, self._shell, self.machine, self)
+    async def _run(self, row: Row, command: c.Command) -> None:
         try:
-            found = execution.do()
+            found = row.do(self, command)
             if inspect.isawaitable(found):
                 found = await found
         except Exception as error:  # noqa: BLE001 - the machine waits for a reply
             self.fault("a command of the delivery machine failed", error)
-            found = execution.if_raised(error)
-        if execution.reply is not None:
-            self._execute_all(execution.reply(found, _now()))
+            found = row.if_raised(command, error)
+        if row.reply is not None:
+            self._execute_all(row.reply(self, command, found, _now()))
 
-    # --- steps of commands: implements DriverSteps ------------------------------------
+    # --- parts of commands: implements Executor ---------------------------------------
+
+    def settle(self, record: Record) -> None:
+        """Complete the application's future of a record."""
+        self.shell.settle(record)
+
+    def tell(self, event: Event) -> None:
+        """Call the hook of the application in a later round of the loop."""
+        if self._hooks:
+            self._loop.call_soon(emit, self._hooks, event)
+
+    def warn(self, text: str) -> None:
+        """Write a warning to the log in a later round of the loop."""
+        self._loop.call_soon(_log.warning, "%s", text)
 
     def hold(self, topic: str) -> None:
         """Do nothing: a send never awaits between the check for holds and its batch."""
@@ -210,7 +207,7 @@ class TaskDriver(DriverBase):
             if over.skip_letter(record):
                 continue
             try:
-                token = await self._shell.hand_over(record, record.due)
+                token = await self.shell.hand_over(record, record.due)
             except Exception as error:  # noqa: BLE001 - the machine decides about it
                 over.not_taken(error)
             else:
@@ -219,24 +216,21 @@ class TaskDriver(DriverBase):
 
     async def end_client(self) -> None:
         """Stop the client; a send that was running in it starts again, and waits."""
-        await self._shell.stop()
+        await self.shell.stop()
 
-    async def replace(self, locking_out: Batch | None) -> None:
-        """Build a successor, and report success or failure to the machine."""
+    async def replace(self, locking_out: Batch | None) -> BaseException | None:
+        """Put a successor in use; return None, or why there is none."""
         try:
-            await self._shell.put_successor_in_use(locking_out)
+            await self.shell.put_successor_in_use(locking_out)
         # A factory of the application may raise SystemExit, which would end the loop.
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the machine decides
-            commands = self._not_replaced(error)
-        else:
-            self._why_not_replaced = None
-            commands = self.machine.replaced(_now())
-            self.retire()
-        self._execute_all(commands)
+            return error
+        self.retire()
+        return None
 
     def retire(self) -> None:
         """Start to close the dead clients in a task, which may take long."""
-        self._start(self._shell.retire())
+        self._start(self.shell.retire())
 
     def recreated(self) -> None:
         """Report that the client is about to be replaced for a transaction."""
@@ -308,9 +302,9 @@ class TaskDriver(DriverBase):
             since this call began are not counted.
         """
         work = self.machine.open_work()
-        self._shell.send_now()
+        self.shell.send_now()
         while self.machine.left(work) and await self._changes(deadline):
-            self._shell.send_now()
+            self.shell.send_now()
         await self.let_readers_run()
         return self.machine.left(work)
 
@@ -325,7 +319,7 @@ class TaskDriver(DriverBase):
         """Accept no more records, and fail those that the client still holds."""
         self._execute_all(self.machine.closing(_now()))
         if self.pending():
-            await self._shell.stop()
+            await self.shell.stop()
 
     async def settle_all(self) -> None:
         """Settle all records without an outcome, and end all tasks."""
@@ -349,13 +343,13 @@ class TaskDriver(DriverBase):
     def transaction_ended(self) -> None:
         """Report that the application knows the end of a transaction."""
         self.machine.transaction_ended()
-        self._shell.note_reported()
+        self.shell.note_reported()
 
     def report(self, pending: int) -> DeliveryReport:
         """Return the counts since the last report."""
-        self._shell.note_seen()
+        self.shell.note_seen()
         report = self.machine.report(pending)
-        self._shell.note_reported()
+        self.shell.note_reported()
         return report
 
     # --- time -------------------------------------------------------------------------

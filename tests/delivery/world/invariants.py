@@ -125,8 +125,8 @@ def _left_over(world: World) -> Iterator[str]:
         yield f"{pending} are pending in the end"
     if machine.holds and machine.lost is None:
         yield f"sends are held in the end: {machine.holds}"
-    if machine._rounds.topics:
-        yield f"rounds in the end: {machine._rounds.topics}"
+    if machine._waiting.topics:
+        yield f"rounds in the end: {machine._waiting.topics}"
     if machine._fates.open or machine._fates._by_token:
         yield f"records in the end: {list(machine._fates.open)}"
     lines = machine._lines

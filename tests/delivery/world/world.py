@@ -402,18 +402,17 @@ class World:
 
     def _hold(self, command: c.HoldSends) -> None:
         topic = command.topic
-        if topic is None:
-            self.client.is_shut = True
-            return
 
         def reply() -> None:
-            assert topic is not None
             self._facts_told(self.machine.held(topic, self.clock.now))
 
         if self._under_way[topic]:
             self._awaiting_sends[topic].append(reply)
         else:
             self._slowly(reply)
+
+    def _shut(self, _: c.Shut) -> None:
+        self.client.is_shut = True
 
     def _free(self, _: c.FreeSends) -> None:
         self.clock.after(0.0, self._wake)
@@ -545,7 +544,9 @@ class World:
         pass
 
     _how: dict[type, Callable[[World, Any], None]] = {  # noqa: RUF012 - a table
+        c.Attach: _ignore,
         c.HoldSends: _hold,
+        c.Shut: _shut,
         c.FreeSends: _free,
         c.SendNow: _send_now,
         c.Send: _hand_over,

@@ -149,10 +149,9 @@ class WindowDriver:
         else:
             self._letters.ended()
         place = Place(record.topic or "", _partition(record))
-        _, out = self._machine.refused_at_once(
+        self._commands += self._machine.refused_at_once(
             object(), place, raw_of(record), error, _TIME, reason=reason
         )
-        self._commands += out
         self._carry_out(but=commands.Send)
 
     def _claim_letter(
@@ -314,7 +313,7 @@ class WindowDriver:
     def _do(self, command: Command) -> Sequence[Command]:
         """Execute a command; those about waiting sends or events need nothing here."""
         match command:
-            case commands.HoldSends(topic=str(topic)):
+            case commands.HoldSends(topic):
                 return self._machine.held(topic, _TIME)
             case commands.Send(topic, records):
                 return self._send(topic, records)
