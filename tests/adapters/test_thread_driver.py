@@ -29,7 +29,8 @@ from kafkaguard_adapters.building import Wish
 from kafkaguard_adapters.producing import driver as driver_module
 from kafkaguard_adapters.producing.barrier import SendBarrier
 from kafkaguard_adapters.producing.driver import ThreadDriver
-from kafkaguard_adapters.producing.handed_over import HandedOver
+from kafkaguard_adapters.producing.driver_base import DriverBase
+from kafkaguard_adapters.producing.steps import run
 from kafkaguard_adapters.producing.time_limit import TimeLimit
 from tests.delivery.world.words import PlainErrors, PlainPolicy
 
@@ -441,31 +442,47 @@ class TestSendingAgain:
 class TestHandedOver:
     """A client that timed out on a dead letter is not waited for at the next letter."""
 
-    LETTER, RECORD = SimpleNamespace(is_letter=True), SimpleNamespace(is_letter=False)
+    LETTER, RECORD = (
+        SimpleNamespace(is_letter=is_letter, place=Place("t"))
+        for is_letter in (True, False)
+    )
     LATE = ClientTimeoutError("no such topic")
+
+    def handed(self, records, *results, stops_after=9):
+        """Hand records over to a client with these results, as many as it is given."""
+        given = iter(results)
+
+        def stops(_):
+            return len(results) - given.__length_hint__() >= stops_after
+
+        def give(_):
+            result = next(given)
+            if isinstance(result, Exception):
+                raise result
+            return result
+
+        driver = SimpleNamespace(machine=SimpleNamespace(stops_hand_over=stops))
+        handed = run(DriverBase._handing_over(driver, records), give)
+        assert not list(given)
+        return handed
 
     def test_records_between_late_letters_are_given_to_the_client(self):
         """Only letters go to the topic that is not there."""
-        over = HandedOver()
-        assert not over.skip_letter(self.LETTER)
-        over.not_taken(self.LATE)
-        assert not over.skip_letter(self.RECORD)
-        assert over.skip_letter(self.LETTER)
-        assert over.handed == [self.LATE, self.LATE]
+        records = [self.LETTER, self.RECORD, self.LETTER, self.LETTER]
+        expected = [self.LATE, "token", self.LATE, self.LATE]
+        assert expected == self.handed(records, self.LATE, "token")
 
     def test_another_error_after_a_late_one_lets_the_next_letter_be_tried(self):
         """Dead letters are sent again as soon as the client has answered in time."""
-        over = HandedOver()
-        over.not_taken(self.LATE)
-        over.not_taken(ValueError("too large"))
-        assert not over.skip_letter(self.LETTER)
+        errors = self.LATE, ValueError("too large")
+        records = [self.LETTER, self.RECORD, self.LETTER]
+        assert [*errors, "token"] == self.handed(records, *errors, "token")
 
     def test_each_record_behind_a_stop_is_given_back(self):
         """There is one result for each record."""
-        over = HandedOver()
-        over.handed.append("token")
-        over.stop(2)
-        assert [type(each) for each in over.handed[1:]] == [HandOverStoppedError] * 2
+        token, *rest = self.handed([self.RECORD] * 3, "token", stops_after=1)
+        assert token == "token"
+        assert [type(each) for each in rest] == [HandOverStoppedError] * 2
 
 
 class TestDeath:

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 from kafkaguard._delivery.command_table import TABLE, Row, Turn
 from kafkaguard_adapters.producing.application_calls import ApplicationCalls
 from kafkaguard_adapters.producing.driver_base import DriverBase
-from kafkaguard_adapters.producing.handed_over import HandedOver
 from kafkaguard_adapters.producing.lanes import Lane
+from kafkaguard_adapters.producing.steps import run
 from kafkaguard_adapters.producing.watch import Watch
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class ThreadDriver(DriverBase):
         with self._changed:
             commands = self.machine.accepted(batch, _now())
             if commands:
-                self._queue(commands)
+                self.take(commands)
             self._changed.notify_all()
         if commands:
             self.app_calls.start()
@@ -119,7 +119,7 @@ class ThreadDriver(DriverBase):
         self, fact: Callable[..., Sequence[c.Command]], *what: Any
     ) -> None:
         with self._changed:
-            self._queue(fact(*what))
+            self.take(fact(*what))
             self._changed.notify_all()
         self.app_calls.start()
 
@@ -131,14 +131,14 @@ class ThreadDriver(DriverBase):
         """Settle a record that ``send`` refuses, as the policy requires."""
         with self._changed:
             fact = self.machine.refused_at_once
-            self._queue(fact(token, place, raw, error, _now()))
+            self.take(fact(token, place, raw, error, _now()))
             self._changed.notify_all()
         self.app_calls.work_here()
 
     def raised(self, error: KafkaGuardError) -> None:
         """Report that ``send`` raises an error."""
         with self._changed:
-            self._queue(self.machine.raised(error))
+            self.take(self.machine.raised(error))
         self.app_calls.work_here()
 
     def spoil_transaction(self, error: KafkaGuardError, number: int) -> None:
@@ -154,7 +154,7 @@ class ThreadDriver(DriverBase):
 
     # --- commands -----------------------------------------------------------------
 
-    def _queue(self, commands: Sequence[c.Command]) -> None:
+    def take(self, commands: Sequence[c.Command]) -> None:
         """Queue commands for execution in their order. The caller holds the lock."""
         for command in commands:
             row = TABLE[type(command)]
@@ -221,20 +221,10 @@ class ThreadDriver(DriverBase):
         self, records: Sequence[Record]
     ) -> Sequence[Hashable | BaseException]:
         """Give records to the client, one after the other; return tokens or errors."""
-        over = HandedOver()
-        for number, record in enumerate(records):
-            if self.machine.stops_hand_over(record.place.topic):
-                over.stop(len(records) - number)
-                break
-            if over.skip_letter(record):
-                continue
-            try:
-                token = self.shell.hand_over(record, record.due)
-            except BaseException as error:  # noqa: BLE001 - the machine decides about it
-                over.not_taken(error)
-            else:
-                over.handed.append(token)
-        return over.handed
+        return run(
+            self._handing_over(records),
+            lambda record: self.shell.hand_over(record, record.due),
+        )
 
     def end_client(self) -> None:
         """Stop the client, and wait until no send to it is running.
@@ -283,23 +273,11 @@ class ThreadDriver(DriverBase):
         """
         if self.is_own_thread():
             return
-        deadline = _now() + limit.seconds
-        has_asked = False
         with self._changed:
-            self._waiting_sends += 1
-            try:
-                while self.is_held(topic):
-                    lost = self.machine.lost
-                    if lost is None:
-                        if not self._changed.wait(max(0.0, deadline - _now())):
-                            raise self._still_held(topic, limit)
-                    elif has_asked:
-                        raise self._without_successor(lost)
-                    else:
-                        has_asked = True
-                        self._queue(self.machine.wanted(_now()))
-            finally:
-                self._waiting_sends -= 1
+            run(
+                self._until_free(topic, limit),
+                lambda deadline: self._changed.wait(max(0.0, deadline - _now())),
+            )
         self.app_calls.start()
 
     # --- the application waits ----------------------------------------------------

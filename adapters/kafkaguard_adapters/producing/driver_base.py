@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
+from kafkaguard._delivery.facts import HandOverStoppedError
 from kafkaguard._delivery.machine import DeliveryMachine
+from kafkaguard.errors import ClientTimeoutError
 from kafkaguard_adapters.producing import send_errors
 from kafkaguard_adapters.producing.letter_topics import LetterTopics
 from kafkaguard_adapters.producing.policies import shared_by
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Hashable, Sequence
 
     from kafkaguard._delivery.commands import Command
     from kafkaguard._delivery.facts import Batch
+    from kafkaguard._delivery.records import Record
     from kafkaguard._delivery.shell import Shell
     from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.asking.cluster_view import ClusterView
@@ -57,6 +61,10 @@ class DriverBase:
         self._waiting_sends = 0
         self._why_not_replaced: BaseException | None = None
 
+    def take(self, commands: Sequence[Command]) -> None:
+        """Execute commands, or queue them for execution, in their order."""
+        raise NotImplementedError
+
     def is_held(self, topic: str) -> bool:
         """Return whether the sends of a topic are held."""
         holds = self.machine.holds
@@ -75,6 +83,36 @@ class DriverBase:
             self._why_not_replaced,
         )
 
+    def _until_free(
+        self, topic: str, limit: TimeLimit
+    ) -> Generator[float, bool, float]:
+        """Wait with a send until its topic is no longer held; return the seconds left.
+
+        It yields until when to wait for a change of the machine, and gets whether there
+        was one.
+
+        Raises:
+            KafkaGuardError: The wait has exceeded the limit, or the client is dead and
+                could not be replaced.
+        """
+        deadline = time.monotonic() + limit.seconds
+        has_asked = False
+        self._waiting_sends += 1
+        try:
+            while self.is_held(topic):
+                lost = self.machine.lost
+                if lost is None:
+                    if not (yield deadline):
+                        raise self._still_held(topic, limit)
+                elif has_asked:
+                    raise self._without_successor(lost)
+                else:
+                    has_asked = True
+                    self.take(self.machine.wanted(time.monotonic()))
+        finally:
+            self._waiting_sends -= 1
+        return max(0.0, deadline - time.monotonic())
+
     # --- parts of commands that are the same for both drivers ---------------------
 
     def forget_facts(self, topic: str) -> None:
@@ -85,6 +123,30 @@ class DriverBase:
         """Let the client fail batches."""
         for batch in batches:
             self.shell.fail_batch(batch)
+
+    def _handing_over(
+        self, records: Sequence[Record]
+    ) -> Generator[Record, Hashable, list[Hashable | BaseException]]:
+        """Give records to the client, one after the other; return tokens or errors.
+
+        If the client timed out on a record, the next dead letters do not wait for the
+        same timeout again: they fail with the same error.
+        """
+        handed: list[Hashable | BaseException] = []
+        late: BaseException | None = None
+        for record in records:
+            if self.machine.stops_hand_over(record.place.topic):
+                handed += (HandOverStoppedError() for _ in records[len(handed) :])
+                break
+            if late is not None and record.is_letter:
+                handed.append(late)
+                continue
+            try:
+                handed.append((yield record))
+            except BaseException as error:  # noqa: BLE001 - the machine decides about it
+                handed.append(error)
+                late = error if isinstance(error, ClientTimeoutError) else None
+        return handed
 
     def replaced(self, error: BaseException | None, now: float) -> Sequence[Command]:
         """Report to the machine whether the client was replaced."""

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from kafkaguard._delivery.command_table import TABLE, Row, Turn
 from kafkaguard._retries.events import emit
 from kafkaguard_adapters.producing.driver_base import DriverBase
-from kafkaguard_adapters.producing.handed_over import HandedOver
+from kafkaguard_adapters.producing.steps import arun
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Hashable, Sequence
@@ -89,19 +89,19 @@ class TaskDriver(DriverBase):
         """Report a batch that the broker has accepted."""
         # Once a batch is often enough to find facts that are too old.
         self._cache.look_again()
-        self._execute_all(self.machine.accepted(batch, _now()))
+        self.take(self.machine.accepted(batch, _now()))
 
     def failed(self, batch: Batch, refusals: Sequence[Refusal]) -> None:
         """Report a batch of which some records failed."""
-        self._execute_all(self.machine.failed(batch, refusals, _now()))
+        self.take(self.machine.failed(batch, refusals, _now()))
 
     def died(self, cause: BaseException, place: Place | None) -> None:
         """Report that the client has died."""
         if self._is_ending():
             why = "the event loop ended before stop() was called"
-            self._execute_all(self.machine.settle_all(why, _now()))
+            self.take(self.machine.settle_all(why, _now()))
         else:
-            self._execute_all(self.machine.died(cause, place, _now()))
+            self.take(self.machine.died(cause, place, _now()))
 
     def _is_ending(self) -> bool:
         """Return whether asyncio.run() is cancelling the tasks that are left."""
@@ -112,11 +112,11 @@ class TaskDriver(DriverBase):
     ) -> None:
         """Settle a record that ``send`` refuses, as the policy requires."""
         fact = self.machine.refused_at_once
-        self._execute_all(fact(token, place, raw, error, _now()))
+        self.take(fact(token, place, raw, error, _now()))
 
     def raised(self, error: KafkaGuardError) -> None:
         """Report that ``send`` raises an error."""
-        self._execute_all(self.machine.raised(error))
+        self.take(self.machine.raised(error))
 
     def spoil_transaction(self, error: KafkaGuardError) -> None:
         """Report that a record of the transaction was never handed over."""
@@ -128,7 +128,7 @@ class TaskDriver(DriverBase):
 
     # --- commands ---------------------------------------------------------------------
 
-    def _execute_all(self, commands: Sequence[c.Command]) -> None:
+    def take(self, commands: Sequence[c.Command]) -> None:
         """Execute commands in their order; a command may queue further commands."""
         if self._waiters:
             self._wake()
@@ -175,7 +175,7 @@ class TaskDriver(DriverBase):
             self.fault("a command of the delivery machine failed", error)
             found = row.if_raised(command, error)
         if row.reply is not None:
-            self._execute_all(row.reply(self, command, found, _now()))
+            self.take(row.reply(self, command, found, _now()))
 
     # --- parts of commands: implements Executor ---------------------------------------
 
@@ -199,20 +199,10 @@ class TaskDriver(DriverBase):
         self, records: Sequence[Record]
     ) -> Sequence[Hashable | BaseException]:
         """Give records to the client, one after the other; return tokens or errors."""
-        over = HandedOver()
-        for number, record in enumerate(records):
-            if self.machine.stops_hand_over(record.place.topic):
-                over.stop(len(records) - number)
-                break
-            if over.skip_letter(record):
-                continue
-            try:
-                token = await self.shell.hand_over(record, record.due)
-            except Exception as error:  # noqa: BLE001 - the machine decides about it
-                over.not_taken(error)
-            else:
-                over.handed.append(token)
-        return over.handed
+        return await arun(
+            self._handing_over(records),
+            lambda record: self.shell.hand_over(record, record.due),
+        )
 
     async def end_client(self) -> None:
         """Stop the client; a send that was running in it starts again, and waits."""
@@ -234,7 +224,7 @@ class TaskDriver(DriverBase):
 
     def recreated(self) -> None:
         """Report that the client is about to be replaced for a transaction."""
-        self._execute_all(self.machine.recreated())
+        self.take(self.machine.recreated())
 
     # --- sends that wait --------------------------------------------------------------
 
@@ -252,23 +242,7 @@ class TaskDriver(DriverBase):
             KafkaGuardError: The wait has exceeded the limit, or the client is dead and
                 could not be replaced.
         """
-        deadline = _now() + limit.seconds
-        has_asked = False
-        self._waiting_sends += 1
-        try:
-            while self.is_held(topic):
-                lost = self.machine.lost
-                if lost is None:
-                    if not await self._changes(deadline):
-                        raise self._still_held(topic, limit)
-                elif has_asked:
-                    raise self._without_successor(lost)
-                else:
-                    has_asked = True
-                    self._execute_all(self.machine.wanted(_now()))
-        finally:
-            self._waiting_sends -= 1
-        return max(0.0, deadline - _now())
+        return await arun(self._until_free(topic, limit), self._changes)
 
     async def _changes(self, deadline: float) -> bool:
         """Wait for a change of the machine; return whether there was one in time."""
@@ -317,14 +291,14 @@ class TaskDriver(DriverBase):
 
     async def stop(self) -> None:
         """Accept no more records, and fail those that the client still holds."""
-        self._execute_all(self.machine.closing(_now()))
+        self.take(self.machine.closing(_now()))
         if self.pending():
             await self.shell.stop()
 
     async def settle_all(self) -> None:
         """Settle all records without an outcome, and end all tasks."""
         why = "the producer was closed before it was confirmed"
-        self._execute_all(self.machine.settle_all(why, _now()))
+        self.take(self.machine.settle_all(why, _now()))
         self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
@@ -373,7 +347,7 @@ class TaskDriver(DriverBase):
         try:
             due = self.machine.next_due()
             if due is not None and due <= _now():
-                self._execute_all(self.machine.tick(_now()))
+                self.take(self.machine.tick(_now()))
                 due = self.machine.next_due()
         except Exception as error:  # noqa: BLE001 - else records would wait forever
             self.fault("a scheduled step of the delivery machine failed", error)

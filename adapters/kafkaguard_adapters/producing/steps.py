@@ -1,0 +1,51 @@
+"""Run code that waits in two ways: by blocking, or by awaiting.
+
+The code is a generator, so what it decides is written once. It yields what to wait for,
+and gets the result or the error.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Generator
+
+T = TypeVar("T")
+
+
+def run(steps: Generator[Any, Any, T], do: Callable[[Any], Any]) -> T:
+    """Run a generator to its end, and return its value.
+
+    Args:
+        steps: The generator.
+        do: Does what the generator yields.
+    """
+    go_on, result = steps.send, None
+    while True:
+        try:
+            wanted = go_on(result)
+        except StopIteration as end:
+            value: T = end.value
+            return value
+        try:
+            go_on, result = steps.send, do(wanted)
+        except BaseException as error:  # noqa: BLE001 - the generator decides about it
+            go_on, result = steps.throw, error
+
+
+async def arun(steps: Generator[Any, Any, T], do: Callable[[Any], Awaitable[Any]]) -> T:
+    """Do the same with a coroutine function; a cancellation ends the generator."""
+    with closing(steps):
+        go_on, result = steps.send, None
+        while True:
+            try:
+                wanted = go_on(result)
+            except StopIteration as end:
+                value: T = end.value
+                return value
+            try:
+                go_on, result = steps.send, await do(wanted)
+            except Exception as error:  # noqa: BLE001 - the generator decides about it
+                go_on, result = steps.throw, error
