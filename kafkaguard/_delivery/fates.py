@@ -34,8 +34,6 @@ from kafkaguard.errors import (
 from kafkaguard.errors._base import Action
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
-
     from kafkaguard._delivery.attempts import Attempts
     from kafkaguard._delivery.books import Books
     from kafkaguard._delivery.facts import Batch, Traits
@@ -99,7 +97,6 @@ class Fates:
         self._waiting = waiting
         self._lines = lines
         self._out = out
-        self._by_token: dict[Hashable, Record] = {}
         self._letters = 0
         self._is_closed = False
         self._warned: set[str] = set()
@@ -110,21 +107,7 @@ class Fates:
         """Add a record."""
         self.open[record] = None
         if not record.is_letter:
-            self._by_token[record.token] = record
             self._out.emit(commands.Attach(record))
-
-    def record(self, token: Hashable) -> Record | None:
-        """Return the record of a token, unless it is settled."""
-        return self._by_token.get(token)
-
-    def handed_over(self, record: Record, token: Hashable) -> None:
-        """Keep the new token of a record that the client has again."""
-        record.happens(RecordEvent.HANDED_OVER)
-        if not record.is_letter:
-            if record.token is not record.first_token:
-                del self._by_token[record.token]
-            self._by_token[token] = record
-        record.token = token
 
     # --- what becomes of one ----------------------------------------------------------
 
@@ -269,8 +252,6 @@ class Fates:
                 self._lines.shorten(batch.place)
         if not record.is_letter:
             self._books.settled(record.outcome)
-            for token in {record.first_token, record.token}:
-                self._by_token.pop(token, None)
             self._out.emit(commands.Settle(record))
 
     def on_reject(self, error: KafkaGuardError) -> OnReject:

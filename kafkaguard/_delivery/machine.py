@@ -659,7 +659,8 @@ class DeliveryMachine:
             waiting.away += 1
             self._lines.again[token] = record
             if record.state is RecordState.SENDING:
-                self._fates.handed_over(record, token)
+                record.happens(RecordEvent.HANDED_OVER)
+                record.token = token
         waiting.group = ()
         self._lines.hasten(topic)
         deferred, waiting.deferred = waiting.deferred, []
@@ -825,10 +826,6 @@ class DeliveryMachine:
         self.transactions_ended += 1
 
     # --- what the driver asks ---------------------------------------------------------
-
-    def record(self, token: Hashable) -> Record | None:
-        """Return the record of a token, if it has failed and is not settled."""
-        return self._fates.record(token)
 
     def open_work(self) -> Work:
         """Return all batches and records without an outcome, for ``left``."""

@@ -19,7 +19,15 @@ from kafkaguard._delivery.report import (
     SupersededError,
 )
 from kafkaguard._retries.events import RecreateEvent
-from tests.delivery.told import HERE, begun, machine_of, only, refusals, resent
+from tests.delivery.told import (
+    HERE,
+    begun,
+    machine_of,
+    only,
+    record_of,
+    refusals,
+    resent,
+)
 from tests.delivery.world.batches import Item, Items
 from tests.delivery.world.words import PlainPolicy
 
@@ -172,7 +180,7 @@ class TestReplaced:
         machine.died(CAUSE, HERE, 0.0)
         gone = Refusal(batch.items[1], 1, CAUSE, "client", "maybe")
         [attached] = machine.failed(batch, [gone], 0.0)
-        assert attached == c.Attach(machine.record(batch.items[1]))
+        assert attached == c.Attach(record_of(machine, batch.items[1]))
         machine.heard_out(0.0)
         assert machine.stopped(0.0) == [c.AskAnswers((batch,))]
         if answer == "no":
@@ -211,7 +219,7 @@ def test_a_known_limit_shows_which_record_was_too_large():
     batch = begun(machine, 2)
     batch.items[1] = large = Item(Raw(b"k", b"1:" + b"v" * 5000 + b":"), is_new=True)
     machine.failed(batch, refusals(batch, 10), 0.0)
-    codes = [machine.record(item).error.code for item in (batch.items[0], large)]
+    codes = [record_of(machine, item).error.code for item in (batch.items[0], large)]
     assert codes == [None, 10]
 
 

@@ -104,18 +104,13 @@ class TestAgain:
         said = "2 attempts were made; policy simulated ends here (ATTEMPTS)"
         assert said in str(records[0].outcome.error)
 
-    def test_a_record_is_found_by_its_first_token_and_by_its_last(self):
-        """A record is found by each of its tokens until it is settled."""
+    def test_a_producer_is_troubled_until_its_failed_records_are_settled(self):
+        """A producer whose failed record is being sent again is still troubled."""
         machine = machine_of()
-        batch = begun(machine)
-        (record,), again = resent(machine, batch)
-        first, last = batch.items[0], again.items[0]
-        assert machine.record(first) is record
-        machine.sent("t", [last], 0.0)
-        assert (machine.record(first), machine.record(last)) == (record, record)
+        _, again = resent(machine, begun(machine))
+        machine.sent("t", again.items, 0.0)
         assert machine.is_troubled
         machine.accepted(again, 0.0)
-        assert (machine.record(first), machine.record(last)) == (None, None)
         assert not machine.is_troubled
 
     def test_a_closing_producer_keeps_no_record_that_send_refuses(self):

@@ -13,7 +13,16 @@ from kafkaguard._delivery.judging import Judge, RefusalFacts
 from kafkaguard._delivery.report import CallbackError, DeliveryReport
 from kafkaguard._delivery.sizes import NUMBER_STEPS, headers_size
 from kafkaguard._delivery.topic_round import DRAIN_S
-from tests.delivery.told import HERE, begun, machine_of, only, refusals, resent, traits
+from tests.delivery.told import (
+    HERE,
+    begun,
+    machine_of,
+    only,
+    record_of,
+    refusals,
+    resent,
+    traits,
+)
 from tests.delivery.world.batches import Item, Items
 from tests.delivery.world.words import PlainErrors, PlainPolicy
 
@@ -101,12 +110,12 @@ class TestSentAgain:
         machine = machine_of()
         first, other = begun(machine), begun(machine)
         told = machine.failed(first, refusals(first, 19), 0.0)
-        assert told[0] == c.Attach(machine.record(first.items[0]))
+        assert told[0] == c.Attach(record_of(machine, first.items[0]))
         machine.held("t", 0.0)
         sent = only(c.Send, machine.tick(DRAIN_S))
         assert not machine.failed(other, refusals(other, 19), DRAIN_S)
         told = machine.sent("t", [HandOverStoppedError() for _ in sent.records], 6.0)
-        record = machine.record(other.items[0])
+        record = record_of(machine, other.items[0])
         assert record.outcome is None
         assert c.Attach(record) in told
 

@@ -67,3 +67,9 @@ def only(kind, commands):
     """Return the only command of a kind."""
     [command] = [each for each in commands if isinstance(each, kind)]
     return command
+
+
+def record_of(machine, token):
+    """Return the record that has failed and is not settled, by its first token."""
+    [record] = [each for each in machine._fates.open if each.first_token is token]
+    return record

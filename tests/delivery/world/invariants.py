@@ -127,7 +127,7 @@ def _left_over(world: World) -> Iterator[str]:
         yield f"sends are held in the end: {machine.holds}"
     if machine._waiting.topics:
         yield f"rounds in the end: {machine._waiting.topics}"
-    if machine._fates.open or machine._fates._by_token:
+    if machine._fates.open:
         yield f"records in the end: {list(machine._fates.open)}"
     lines = machine._lines
     if lines.open or lines.again or any(lines._lines.values()):
