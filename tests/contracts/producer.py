@@ -345,7 +345,8 @@ class ProducerContract:
                 assert expected == writer.outcome(writer.send(kafka_topic, b"v"))
             (asked,) = kafka_faults.requests("DescribeConfigs")
             assert asked.outcome == "waiting"
-            until(lambda: not threads("kafkaguard-facts"))
+            asked_at = kafka_faults.requests
+            until(lambda: asked_at("DescribeConfigs")[0].outcome != "waiting")
 
     def test_a_topic_that_becomes_compacted_is_noticed(
         self, kafka_cluster, kafka_topic, kafka_faults
@@ -936,11 +937,6 @@ def until(condition, timeout=20.0):
     while not condition():
         assert time.monotonic() < end, "the condition did not come true"
         pause.wait(0.01)
-
-
-def threads(prefix):
-    """List the living threads whose names have this prefix."""
-    return [t for t in threading.enumerate() if t.name.startswith(prefix)]
 
 
 def stale_topic(cluster):

@@ -91,7 +91,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
         view, cache, policy = self.cluster_view, self._wish.cache, self._wish.policy
         self._loop = loop = reading.loop_of(producer)
         self._why_not_started: BaseException | None = None
-        self._lookup = AwaitedFactsLookup(view.ask_topic_facts, cache)
+        self._lookup = AwaitedFactsLookup(view.topic_facts, cache)
         null_keys = AwaitedNullKeyCheck(
             self._lookup,
             errors,

@@ -13,7 +13,6 @@ from kafkaguard_adapters.asking.topic_settings import (
 )
 from kafkaguard_adapters.asking.unconnected import wrong_setting
 from kafkaguard_adapters.wire.cluster import Cluster
-from kafkaguard_adapters.wire.io_thread import run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,15 +66,7 @@ class ClusterView:
             self._loop = loop
         return self._cluster
 
-    def topic_facts(self, topic: str) -> TopicFacts:
-        """Request the facts about a topic, and block until the answer.
-
-        Raises:
-            KafkaGuardError: The broker refuses, or no broker answers within 10 s.
-        """
-        return run(self.ask_topic_facts(topic))
-
-    async def ask_topic_facts(self, topic: str) -> TopicFacts:
+    async def topic_facts(self, topic: str) -> TopicFacts:
         """Request the facts about a topic.
 
         Raises:

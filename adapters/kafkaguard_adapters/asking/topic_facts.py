@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import threading
+import math
 from typing import TYPE_CHECKING
 
 from kafkaguard._verdicts.classification import classify
@@ -21,6 +21,7 @@ from kafkaguard.errors import (
     UnknownTopicOrPartitionError,
 )
 from kafkaguard.errors._base import Action
+from kafkaguard_adapters.wire.io_thread import run
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -45,10 +46,11 @@ def _remedy(error: type[KafkaGuardError]) -> str:
     return next(found, "")
 
 
-class _Lookup:
-    """What a look-up comes to, however it is waited for.
+class AwaitedFactsLookup:
+    """Looks facts up in a task, once for all who wait for the same topic.
 
     Args:
+        ask: Asks the cluster about a topic; may take long and may raise.
         cache: Where the answers are kept.
         patience: Seconds that a caller waits at most; after that the topic counts as
             not known until the answer comes.
@@ -58,24 +60,48 @@ class _Lookup:
 
     def __init__(
         self,
+        ask: Callable[[str], Awaitable[TopicFacts]],
         cache: TopicFactsCache,
         *,
         patience: float = PATIENCE_S,
         retry_after: float = RETRY_AFTER_S,
     ) -> None:
+        self._ask = ask
         self._cache = cache
         self._patience = patience
         self._retry_after = retry_after
         self._warned: set[str] = set()
-        self._lock = threading.Lock()
+        self._running: dict[str, asyncio.Task[None]] = {}
 
-    def known(self, topic: str) -> TopicFacts | None:
-        """Return what is known at once; None: it would have to be looked up."""
-        return self._cache.get(topic)
+    async def facts(self, topic: str, patience: float = math.inf) -> TopicFacts:
+        """Return the facts of a topic; never raises.
 
-    def _too_late(self, topic: str, limit: float) -> None:
-        self._cache.remember(topic, NOTHING_KNOWN, ttl=self._retry_after)
-        self._warn(topic, f"no answer within {limit:g} s")
+        Args:
+            topic: Its name.
+            patience: Seconds that this caller waits, if that is less.
+        """
+        known = self._cache.get(topic)
+        if known is not None:
+            return known
+        task = self._running.get(topic)
+        if task is None:
+            task = self._running[topic] = asyncio.create_task(
+                self._look_up(topic), name=f"kafkaguard-facts-{topic}"
+            )
+        limit = min(patience, self._patience)
+        done, _ = await asyncio.wait([task], timeout=limit)
+        if not done:
+            self._cache.remember(topic, NOTHING_KNOWN, ttl=self._retry_after)
+            self._warn(topic, f"no answer within {limit:g} s")
+        return self._cache.get(topic) or NOTHING_KNOWN
+
+    async def _look_up(self, topic: str) -> None:
+        try:
+            self._cache.remember(topic, await self._ask(topic))
+        except Exception as error:  # noqa: BLE001 - advisory: any failure is "not known"
+            self._give_up(topic, error)
+        finally:
+            del self._running[topic]
 
     def _give_up(self, topic: str, error: Exception) -> None:
         verdict = classify(error, api="DescribeConfigs")
@@ -88,10 +114,9 @@ class _Lookup:
         self._warn(topic, why, _remedy(verdict.error_class))
 
     def _warn(self, topic: str, why: str, remedy: str = "") -> None:
-        with self._lock:
-            if topic in self._warned:
-                return
-            self._warned.add(topic)
+        if topic in self._warned:
+            return
+        self._warned.add(topic)
         _log.warning(
             "cleanup.policy of topic %s could not be looked up (%s): the broker "
             "checks records without a key. %sTo avoid the look-up, declare "
@@ -102,70 +127,17 @@ class _Lookup:
             topic,
         )
 
-
-class TopicFactsLookup(_Lookup):
-    """Looks facts up in the background, once for all who wait for the same topic.
-
-    Args:
-        ask: Asks the cluster about a topic; may take long and may raise.
-        cache: Where the answers are kept.
-        settings: ``patience`` and ``retry_after``, in seconds.
-    """
-
-    def __init__(
-        self,
-        ask: Callable[[str], TopicFacts],
-        cache: TopicFactsCache,
-        **settings: float,
-    ) -> None:
-        super().__init__(cache, **settings)
-        self._ask = ask
-        self._running: dict[str, threading.Event] = {}
-
-    def facts(self, topic: str, patience: float | None = None) -> TopicFacts:
-        """Return the facts of a topic; never raises.
-
-        Args:
-            topic: Its name.
-            patience: Seconds that this caller waits, if that is less.
-        """
-        known = self._cache.get(topic)
-        if known is not None:
-            return known
-        limit = self._patience if patience is None else min(patience, self._patience)
-        if not self._started(topic).wait(limit):
-            self._too_late(topic, limit)
-        return self._cache.get(topic) or NOTHING_KNOWN
-
-    def _started(self, topic: str) -> threading.Event:
-        with self._lock:
-            if topic in self._running:
-                return self._running[topic]
-            done = self._running[topic] = threading.Event()
-        threading.Thread(
-            target=self._look_up,
-            args=(topic, done),
-            name=f"kafkaguard-facts-{topic}",
-            daemon=True,
-        ).start()
-        return done
-
-    def _look_up(self, topic: str, done: threading.Event) -> None:
-        try:
-            self._cache.remember(topic, self._ask(topic))
-        except Exception as error:  # noqa: BLE001 - advisory: any failure is "not known"
-            self._give_up(topic, error)
-        finally:
-            with self._lock:
-                del self._running[topic]
-            done.set()
+    def close(self) -> None:
+        """End the look-ups that are running."""
+        for task in self._running.values():
+            task.cancel()
 
 
-class AwaitedFactsLookup(_Lookup):
-    """Looks facts up in a task, once for all who wait for the same topic.
+class TopicFactsLookup:
+    """Looks facts up likewise, for callers that block: in the guard's own event loop.
 
     Args:
-        ask: Asks the cluster about a topic; may take long and may raise.
+        ask: As for :class:`AwaitedFactsLookup`.
         cache: Where the answers are kept.
         settings: ``patience`` and ``retry_after``, in seconds.
     """
@@ -176,34 +148,13 @@ class AwaitedFactsLookup(_Lookup):
         cache: TopicFactsCache,
         **settings: float,
     ) -> None:
-        super().__init__(cache, **settings)
-        self._ask = ask
-        self._running: dict[str, asyncio.Task[None]] = {}
+        self._cache = cache
+        self._awaited = AwaitedFactsLookup(ask, cache, **settings)
 
-    async def facts(self, topic: str) -> TopicFacts:
-        """Return the facts of a topic; never raises."""
-        known = self._cache.get(topic)
-        if known is not None:
-            return known
-        task = self._running.get(topic)
-        if task is None:
-            task = self._running[topic] = asyncio.create_task(
-                self._look_up(topic), name=f"kafkaguard-facts-{topic}"
-            )
-        done, _ = await asyncio.wait([task], timeout=self._patience)
-        if not done:
-            self._too_late(topic, self._patience)
-        return self._cache.get(topic) or NOTHING_KNOWN
+    def known(self, topic: str) -> TopicFacts | None:
+        """Return what is known at once; None: it would have to be looked up."""
+        return self._cache.get(topic)
 
-    async def _look_up(self, topic: str) -> None:
-        try:
-            self._cache.remember(topic, await self._ask(topic))
-        except Exception as error:  # noqa: BLE001 - advisory: any failure is "not known"
-            self._give_up(topic, error)
-        finally:
-            del self._running[topic]
-
-    def close(self) -> None:
-        """End the look-ups that are running."""
-        for task in self._running.values():
-            task.cancel()
+    def facts(self, topic: str, patience: float = math.inf) -> TopicFacts:
+        """Return the facts of a topic; see :meth:`AwaitedFactsLookup.facts`."""
+        return self._cache.get(topic) or run(self._awaited.facts(topic, patience))

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from kafkaguard._delivery.report import DeliveryReport
+    from kafkaguard._verdicts.context import TopicFacts
     from kafkaguard_adapters.building import Wish
     from kafkaguard_adapters.confluent.producer_settings import ProducerSettings
 
@@ -106,7 +107,7 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
             client, self._builder, settings, callbacks, view
         )
         self._driver = driver = ThreadDriver(shell, self._wish, shell, view)
-        facts = view.topic_facts if settings.is_known else lambda _: NOTHING_KNOWN
+        facts = view.topic_facts if settings.is_known else _nothing_known
         null_keys = NullKeyCheck(
             TopicFactsLookup(facts, cache),
             errors,
@@ -541,6 +542,11 @@ def _check_messages(messages: Any) -> None:
                     f"produce_batch(messages): the {name} of message {number} is a "
                     f"{type(value).__name__}"
                 )
+
+
+async def _nothing_known(_: str) -> TopicFacts:
+    """Stand in for a look-up with settings that the guard cannot use."""
+    return NOTHING_KNOWN
 
 
 @contextmanager

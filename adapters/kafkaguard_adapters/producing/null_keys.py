@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from kafkaguard._verdicts.classification import classify
@@ -140,7 +141,7 @@ class NullKeyCheck(_Check[TopicFactsLookup]):
         key: Any,
         headers: Any = None,
         serializer: Any = None,
-        patience: float | None = None,
+        patience: float = math.inf,
     ) -> None:
         """Check a record before it is sent.
 
