@@ -165,7 +165,9 @@ class TestLookup:
         clock.now += 30.0
         assert lookup.facts("t") is COMPACTED
 
-    @pytest.mark.parametrize(("patience", "mine"), [(0.01, 9.0), (60.0, 0.01)])
+    @pytest.mark.parametrize(
+        ("patience", "mine"), [(0.01, None), (0.01, 9.0), (60.0, 0.01)]
+    )
     def test_a_late_answer_still_counts(self, patience, mine):
         """Who could not wait went on without; the next one knows."""
         go_on = threading.Event()

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 from typing import TYPE_CHECKING
 
 from kafkaguard._verdicts.classification import classify
@@ -73,7 +72,7 @@ class AwaitedFactsLookup:
         self._warned: set[str] = set()
         self._running: dict[str, asyncio.Task[None]] = {}
 
-    async def facts(self, topic: str, patience: float = math.inf) -> TopicFacts:
+    async def facts(self, topic: str, patience: float | None = None) -> TopicFacts:
         """Return the facts of a topic; never raises.
 
         Args:
@@ -88,7 +87,7 @@ class AwaitedFactsLookup:
             task = self._running[topic] = asyncio.create_task(
                 self._look_up(topic), name=f"kafkaguard-facts-{topic}"
             )
-        limit = min(patience, self._patience)
+        limit = self._patience if patience is None else min(patience, self._patience)
         done, _ = await asyncio.wait([task], timeout=limit)
         if not done:
             self._cache.remember(topic, NOTHING_KNOWN, ttl=self._retry_after)
@@ -155,6 +154,6 @@ class TopicFactsLookup:
         """Return what is known at once; None: it would have to be looked up."""
         return self._cache.get(topic)
 
-    def facts(self, topic: str, patience: float = math.inf) -> TopicFacts:
+    def facts(self, topic: str, patience: float | None = None) -> TopicFacts:
         """Return the facts of a topic; see :meth:`AwaitedFactsLookup.facts`."""
         return self._cache.get(topic) or run(self._awaited.facts(topic, patience))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from kafkaguard._verdicts.classification import classify
@@ -141,7 +140,7 @@ class NullKeyCheck(_Check[TopicFactsLookup]):
         key: Any,
         headers: Any = None,
         serializer: Any = None,
-        patience: float = math.inf,
+        patience: float | None = None,
     ) -> None:
         """Check a record before it is sent.
 

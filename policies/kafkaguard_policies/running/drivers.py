@@ -52,6 +52,22 @@ class _Driver(Generic[T]):
         self.step = DONE if failure is None else call.failed(failure)
         self._began = failure is not None
 
+    def __enter__(self) -> None:
+        """Begin an attempt."""
+
+    def __exit__(self, kind: object, error: object, traceback: object) -> bool:
+        """Judge how the attempt has ended; a failure is raised if the call ends."""
+        if kind is None:
+            self._call.succeeded()
+        elif isinstance(error, Exception):
+            self.step = self._call.failed(error)
+        elif isinstance(error, BaseException):
+            self._call.abandoned()
+            return False
+        else:  # a raised KafkaError is no exception
+            self.step = self._call.failed(met())
+        return True
+
     def _is_stopped(self) -> bool:
         """Request an attempt; return True if it may not be made, with the step set."""
         stop = self._call.begin()
@@ -99,17 +115,8 @@ class Driver(_Driver[T]):
         repairs = self.step.repair is not None
         if (repairs and not self._repaired()) or self._is_stopped():
             return
-        try:
+        with self:
             self._result = self._called()
-        except Exception as error:  # noqa: BLE001 - judged, and raised if it ends
-            self.step = self._call.failed(error)
-        except BaseException:
-            self._call.abandoned()
-            raise
-        except:  # noqa: E722 - a raised KafkaError is no exception
-            self.step = self._call.failed(met())
-        else:
-            self._call.succeeded()
 
     def _called(self) -> Any:
         if testing.active and (forced := testing.active.next_forced()):
@@ -147,17 +154,8 @@ class AsyncDriver(_Driver[T]):
         repairs = self.step.repair is not None
         if (repairs and not await self._repaired()) or self._is_stopped():
             return
-        try:
+        with self:
             self._result = await self._called()
-        except Exception as error:  # noqa: BLE001 - judged, and raised if it ends
-            self.step = self._call.failed(error)
-        except BaseException:
-            self._call.abandoned()
-            raise
-        except:  # noqa: E722 - a raised KafkaError is no exception
-            self.step = self._call.failed(met())
-        else:
-            self._call.succeeded()
 
     async def _called(self) -> Any:
         if testing.active and (forced := testing.active.next_forced()):
