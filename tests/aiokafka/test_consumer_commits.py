@@ -35,7 +35,10 @@ class Client:
     def __init__(self):
         self.answers, self.asked, self.assigned = [], [], {A, B}
         self.is_asked = asyncio.Event()
-        self._subscription = SimpleNamespace(assigned_partitions=lambda: self.assigned)
+        self._subscription = SimpleNamespace(
+            assigned_partitions=lambda: self.assigned,
+            partitions_auto_assigned=lambda: True,
+        )
         self._coordinator = SimpleNamespace(
             _do_commit_offsets=self._do, _send_req=self._answer
         )

@@ -70,7 +70,7 @@ def warm_up(producer, topic):
     assert producer.flush(30) == 0
 
 
-@pytest.mark.filterwarnings("ignore::kafkaguard.policies.StackingWarning")
+@pytest.mark.filterwarnings("ignore::kafkaguard.errors.StackingWarning")
 @pytest.mark.parametrize("idempotent", [True, False])
 @pytest.mark.parametrize(
     ("how", "code"),
@@ -98,7 +98,7 @@ def test_a_record_whose_first_answer_was_lost_is_in_doubt_after_a_refusal(
     assert there == [(b"k", b"warm"), (b"a", b"v"), (None, b"v")]
 
 
-@pytest.mark.filterwarnings("ignore::kafkaguard.policies.StackingWarning")
+@pytest.mark.filterwarnings("ignore::kafkaguard.errors.StackingWarning")
 @pytest.mark.parametrize("idempotent", [True, False])
 def test_a_record_that_is_refused_at_its_first_try_after_a_long_way_is_rejected(
     make, kafka_cluster, kafka_topic, kafka_faults, told, idempotent

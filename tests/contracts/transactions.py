@@ -276,7 +276,7 @@ class TransactionsContract:
         assert committed(kafka_cluster, kafka_topic) == there
 
     @pytest.mark.filterwarnings(
-        "ignore:the coordinator aborts:kafkaguard.policies.StackingWarning"
+        "ignore:the coordinator aborts:kafkaguard.errors.StackingWarning"
     )
     @pytest.mark.parametrize("sends_late", [False, True])
     def test_b24_a_transaction_that_was_open_for_too_long_is_told(
@@ -332,7 +332,7 @@ class TransactionsContract:
         assert committed(kafka_cluster, kafka_topic) == [b"seen"]
 
     @pytest.mark.filterwarnings(
-        "ignore:the coordinator aborts:kafkaguard.policies.StackingWarning"
+        "ignore:the coordinator aborts:kafkaguard.errors.StackingWarning"
     )
     @pytest.mark.parametrize(
         ("api", "code", "is_passing"),

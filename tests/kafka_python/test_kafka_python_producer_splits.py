@@ -45,7 +45,7 @@ def run(cluster, topic, values, keys="k", **settings):
     return caught.value.report, there
 
 
-@pytest.mark.filterwarnings("ignore:retries:kafkaguard.policies.StackingWarning")
+@pytest.mark.filterwarnings("ignore:retries:kafkaguard.errors.StackingWarning")
 @pytest.mark.parametrize("idempotent", [True, False])
 def test_a_record_that_is_too_large_costs_nobody_else_anything(
     kafka_cluster, small, idempotent
