@@ -40,10 +40,12 @@ quicktests: .venv/installed
 .PHONY: schedules
 schedules: .venv/installed
 	$(BIN)/python -m tests.delivery.simulate --schedules 10000
+	$(BIN)/python -m tests.delivery.simulate --transactions --schedules 4000
 
 .PHONY: simulate
 simulate: .venv/installed ## A million schedules of faults against the delivery machine
 	$(BIN)/python -m tests.delivery.simulate --schedules 1000000 $(SIMULATE)
+	$(BIN)/python -m tests.delivery.simulate --transactions --schedules 200000 $(SIMULATE)
 
 .PHONY: differ
 differ: .venv/installed ## Guarded clients beside bare ones, 300 seeded programs each: DIFFER='--seed 7'

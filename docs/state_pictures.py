@@ -9,14 +9,16 @@ from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
 from svg import element, picture, text
 
-from kafkaguard._delivery.table import CLIENTS, RECORDS, TOPICS
+from kafkaguard._delivery.table import CLIENTS, RECORDS, TOPICS, TRANSACTIONS
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
     from kafkaguard._delivery.table import Table
 
-TABLES: dict[str, Table[Any, Any]] = {t.name: t for t in (RECORDS, TOPICS, CLIENTS)}
+TABLES: dict[str, Table[Any, Any]] = {
+    t.name: t for t in (RECORDS, TOPICS, CLIENTS, TRANSACTIONS)
+}
 _WIDTH, _ROW, _TOP = 860, 62, 34
 _MIDDLE, _HALF, _TALL = 430, 62, 26
 #: By how much an arrow bends for each row that it passes.
@@ -98,7 +100,7 @@ def _arrow(start: int, end: int, label: str) -> str:
 
 
 class StatePicture(SphinxDirective):
-    """The states of ``record``, ``topic`` or ``client``."""
+    """The states of ``record``, ``topic``, ``client`` or ``transaction``."""
 
     required_arguments = 1
 

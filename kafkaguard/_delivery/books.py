@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from kafkaguard._delivery.letter_count import LetterCount
 from kafkaguard._delivery.report import MAX_ERRORS, DeliveryReport
@@ -10,22 +10,40 @@ from kafkaguard._delivery.report import MAX_ERRORS, DeliveryReport
 if TYPE_CHECKING:
     from kafkaguard._delivery.records import RecordOutcome
 
+#: What became of the records of a transaction that their broker had confirmed.
+TransactionEnding = Literal["delivered", "aborted", "in_doubt"]
+
 
 class Books:
     """Counts outcomes.
+
+    Args:
+        transactional: Whether records count as delivered only when their transaction is
+            committed.
 
     Attributes:
         letters: Counts dead letters when they are made, in all reports together.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, transactional: bool = False) -> None:
         self.letters = LetterCount()
+        self._transactional = transactional
+        self._uncommitted = 0
         self._reset()
 
     def delivered(self, count: int) -> None:
         """Count records that the broker has confirmed."""
-        self._delivered += count
+        if self._transactional:
+            self._uncommitted += count
+        else:
+            self._counts["delivered"] += count
         self.letters.delivered(count)
+
+    def transaction_ended(self, ending: TransactionEnding) -> None:
+        """Count the confirmed records of a transaction; its failures count as seen."""
+        self._counts[ending] += self._uncommitted
+        self._uncommitted = 0
+        self.mark_seen()
 
     def settled(self, outcome: RecordOutcome) -> None:
         """Count a record that has failed at least once."""
@@ -58,7 +76,6 @@ class Books:
         unseen = [outcome for outcome in self._outcomes if not outcome.seen]
         self.mark_seen()
         report = DeliveryReport(
-            delivered=self._delivered,
             pending=pending,
             errors=tuple(o.error for o in unseen if o.error is not None),
             superseded=self._superseded,
@@ -68,8 +85,7 @@ class Books:
         return report
 
     def _reset(self) -> None:
-        self._delivered = self._superseded = 0
-        self._counts = dict.fromkeys(
-            ("failed", "in_doubt", "dead_lettered", "dropped"), 0
-        )
+        self._superseded = 0
+        names = "delivered", "failed", "in_doubt", "dead_lettered", "dropped", "aborted"
+        self._counts = dict.fromkeys(names, 0)
         self._outcomes: list[RecordOutcome] = []

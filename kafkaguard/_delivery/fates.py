@@ -27,7 +27,6 @@ from kafkaguard._retries.events import (
     WaitEvent,
 )
 from kafkaguard.errors import (
-    BatchMateRefusedError,
     KafkaGuardError,
     MessageTooLargeError,
 )
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.records import Ending
     from kafkaguard._delivery.shell import ClientErrors, Policy
     from kafkaguard._delivery.size_limits import SizeLimits
+    from kafkaguard._delivery.transaction import Transaction
     from kafkaguard._delivery.waiting import Waiting
     from kafkaguard._retries.machine import InDoubt, OnReject, Ruling, Step
 
@@ -59,6 +59,7 @@ class Fates:
         policy: The policy.
         errors: Makes the client's errors.
         books: Counts the outcomes.
+        transaction: Is told which records of a transaction have failed.
         size_limits: The size limits of topics.
         attempts: The policy's attempts and waits.
         waiting: The records that wait to be sent again.
@@ -67,9 +68,6 @@ class Fates:
 
     Attributes:
         open: The records that are not settled.
-        transaction_failure: The error for which the transaction must abort: the first
-            one that is not only a mate's, if there is one.
-        has_gap: A record of a transaction failed in flight.
     """
 
     def __init__(  # noqa: PLR0913 - the parts of the machine that it uses
@@ -78,6 +76,7 @@ class Fates:
         policy: Policy,
         errors: ClientErrors,
         books: Books,
+        transaction: Transaction,
         size_limits: SizeLimits,
         attempts: Attempts,
         *,
@@ -86,12 +85,11 @@ class Fates:
         out: Outbox,
     ) -> None:
         self.open: dict[Record, None] = {}
-        self.transaction_failure: KafkaGuardError | None = None
-        self.has_gap = False
         self._traits = traits
         self._policy = policy
         self._errors = errors
         self._books = books
+        self._transaction = transaction
         self._size_limits = size_limits
         self._attempts = attempts
         self._waiting = waiting
@@ -221,9 +219,7 @@ class Fates:
         if isinstance(error, SupersededError):
             self._books.superseded()
         if self._traits.transactional:
-            if isinstance(self.transaction_failure, BatchMateRefusedError | None):
-                self.transaction_failure = error  # rather the record that is to blame
-            self.has_gap = self.has_gap or record.batch is not None
+            self._transaction.fail(error, in_flight=record.batch is not None)
         written = error.verdict.written
         self.settle(record, "failed" if written == "no" else "in_doubt", error)
 

@@ -293,11 +293,13 @@ class Judge:
 
     def _is_mate(self, refusal: Refusal, known: RefusalFacts) -> bool:
         """Return whether the batch or another record was refused, not this record."""
-        if refusal.blame == "mate":
+        code = _code_of(refusal)
+        # A client that has split a batch fails all of its parts.
+        is_small_part = code in _REFUSED_BATCH and known.is_part and known.fits
+        if refusal.blame == "mate" or is_small_part:
             return True
         if refusal.blame == "record" or known.alone:
             return False
-        code = _code_of(refusal)
         if code in _REFUSED_BATCH:
             has_mates = refusal.blame == "unknown" or known.count > 1
             return has_mates and known.fits is not False

@@ -43,6 +43,7 @@ from kafkaguard._delivery.table import (
     TopicEvent,
 )
 from kafkaguard._delivery.topic_round import DRAIN_S
+from kafkaguard._delivery.transaction import Transaction
 from kafkaguard._delivery.waiting import Waiting
 from kafkaguard._retries.events import RecreateEvent
 from kafkaguard.errors import (
@@ -89,6 +90,7 @@ class DeliveryMachine:
     Attributes:
         holds: The topics whose sends wait; with None in it, all sends wait. A send
             reads it without the lock: ``if machine.holds and ...``.
+        transaction: The state of the producer's transactions.
     """
 
     def __init__(
@@ -107,7 +109,8 @@ class DeliveryMachine:
         self._out = out = Outbox(policy, traits.client)
         self._judge = Judge(traits, errors)
         self._lines = Lines()
-        self._books = Books()
+        self._books = Books(transactional=traits.transactional)
+        self.transaction = Transaction(self._books)
         self._size_limits = SizeLimits(size_alone)
         self._client = ClientLife()
         self._attempts = Attempts(traits, shared, out.tell)
@@ -117,6 +120,7 @@ class DeliveryMachine:
             policy,
             errors,
             self._books,
+            self.transaction,
             self._size_limits,
             self._attempts,
             waiting=self._waiting,
@@ -137,8 +141,6 @@ class DeliveryMachine:
         #: Records in flight whose dying client gave them up, by their batch.
         self._unanswered: dict[Batch, list[Record]] = {}
         self._is_closing = self._has_settled_all = False
-        #: How many transactions have ended: the number of the one that is open.
-        self.transactions_ended = 0
 
     def _go_on(self, now: float) -> Sequence[Command]:
         """Do what has become possible, and return all commands."""
@@ -786,44 +788,10 @@ class DeliveryMachine:
 
     # --- transactions -----------------------------------------------------------------
 
-    @property
-    def transaction_failure(self) -> KafkaGuardError | None:
-        """The first failed record's error, after which the transaction must abort."""
-        return self._fates.transaction_failure
-
-    @property
-    def has_gap(self) -> bool:
-        """Whether a record failed in flight, which leaves a gap in the sequence."""
-        return self._fates.has_gap
-
-    def spoil_transaction(self, error: KafkaGuardError, number: int) -> None:
-        """Fail a transaction because one of its records was never handed over.
-
-        Args:
-            error: The record's error.
-            number: ``transactions_ended`` when the record was refused. If another
-                thread has ended that transaction since then, nothing is done: the
-                next transaction must not fail for it.
-        """
-        if number != self.transactions_ended:
-            return
-        self._fates.transaction_failure = self._fates.transaction_failure or error
-
     def recreated(self) -> Sequence[Command]:
         """Handle a new client that takes over the ``transactional.id``."""
         self._out.tell(RecreateEvent, None)
         return self._out.take()
-
-    def transaction_ended(self) -> None:
-        """Forget a transaction: the application knows its end.
-
-        It has committed or aborted the transaction, or an error has told it that the
-        transaction is over. So the failures of its records count as seen.
-        """
-        self._books.mark_seen()
-        self._fates.transaction_failure = None
-        self._fates.has_gap = False
-        self.transactions_ended += 1
 
     # --- what the driver asks ---------------------------------------------------------
 

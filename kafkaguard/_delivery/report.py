@@ -41,7 +41,8 @@ class DeliveryReport:
     """The outcomes of records since the last report.
 
     Attributes:
-        delivered: Records that the broker confirmed.
+        delivered: Records that the broker confirmed. Those of a transaction count when
+            it was committed.
         failed: Records that were not written.
         in_doubt: Records that may have been written.
         pending: Records without an outcome when the time was over.
@@ -50,6 +51,7 @@ class DeliveryReport:
         dropped: Rejected records that the policy drops.
         superseded: How many of the failed records a later record of their key has
             overtaken.
+        aborted: Records that the broker confirmed, of transactions that were aborted.
     """
 
     delivered: int = 0
@@ -60,6 +62,7 @@ class DeliveryReport:
     dead_lettered: int = 0
     dropped: int = 0
     superseded: int = 0
+    aborted: int = 0
 
 
 @public("kafkaguard.errors")
@@ -124,12 +127,16 @@ class DeliveryFailed(KafkaGuardError):  # noqa: N818 - the outcome of a flush, i
         return (
             f"{'; '.join(parts)} (delivered {report.delivered}, failed "
             f"{report.failed}, in doubt {report.in_doubt}, pending {report.pending}"
-            f"{_set_aside_counts(report)}); see .report.errors"
+            f"{_other_counts(report)}); see .report.errors"
         )
 
 
-def _set_aside_counts(report: DeliveryReport) -> str:
-    counts = {"dead-lettered": report.dead_lettered, "dropped": report.dropped}
+def _other_counts(report: DeliveryReport) -> str:
+    counts = {
+        "dead-lettered": report.dead_lettered,
+        "dropped": report.dropped,
+        "aborted": report.aborted,
+    }
     return "".join(f", {name} {count}" for name, count in counts.items() if count)
 
 

@@ -1,7 +1,8 @@
 """States and transitions of the delivery machine, as data.
 
-There are three machines: one for each record that has failed, one for each topic, one
-for the client. An event that a state's table does not name raises an error.
+There are four machines: one for each record that has failed, one for each topic, one
+for the client, one for its transactions. An event that a state's table does not name
+raises an error.
 """
 
 from __future__ import annotations
@@ -114,6 +115,43 @@ class ClientEvent(StrEnum):
     WANTED = "WANTED"
 
 
+class TransactionState(StrEnum):
+    """Where the transactions of a producer stand."""
+
+    NEW = "NEW"
+    """The producer has not taken over its ``transactional.id`` yet."""
+    NONE = "NONE"
+    """No transaction is open."""
+    OPEN = "OPEN"
+    FAILED = "FAILED"
+    """It lacks a record, or its commit was refused: it can only be aborted."""
+    COMMITTING = "COMMITTING"
+    """The commit was requested, and has no answer yet."""
+    ABORTING = "ABORTING"
+    """The abort was requested, and has no answer yet."""
+    UNKNOWN_END = "UNKNOWN_END"
+    """The client gave up a commit that may have been carried out."""
+    STUCK = "STUCK"
+    """The client can do nothing more; a new producer aborts what is open."""
+    FENCED = "FENCED"
+    """The coordinator accepts nothing more from this producer."""
+
+
+class TransactionEvent(StrEnum):
+    """What happens to the transactions of a producer."""
+
+    TOOK_OVER = "TOOK_OVER"
+    """It, or its successor, has the ``transactional.id``: nothing is open."""
+    BEGAN = "BEGAN"
+    FAILED = "FAILED"
+    COMMIT = "COMMIT"
+    ABORT = "ABORT"
+    ENDED = "ENDED"
+    LOST = "LOST"
+    DIED = "DIED"
+    FENCED = "FENCED"
+
+
 class ImpossibleError(AssertionError):
     """An event came in a state that does not allow it: a bug of kafkaguard."""
 
@@ -215,5 +253,32 @@ CLIENTS: Table[ClientState, ClientEvent] = Table(
         (_C.PAUSED, _CE.NEVER): _C.LOST,
         # The next attempt waits for its pause.
         (_C.LOST, _CE.WANTED): _C.PAUSED,
+    },
+)
+
+_X, _XE = TransactionState, TransactionEvent
+TRANSACTIONS: Table[TransactionState, TransactionEvent] = Table(
+    "transaction",
+    {
+        (_X.NEW, _XE.TOOK_OVER): _X.NONE,
+        (_X.NONE, _XE.BEGAN): _X.OPEN,
+        (_X.OPEN, _XE.FAILED): _X.FAILED,
+        (_X.OPEN, _XE.COMMIT): _X.COMMITTING,
+        (_X.OPEN, _XE.ABORT): _X.ABORTING,
+        (_X.FAILED, _XE.ABORT): _X.ABORTING,
+        (_X.COMMITTING, _XE.ENDED): _X.NONE,
+        # The coordinator refuses to abort what it has committed.
+        (_X.COMMITTING, _XE.FAILED): _X.FAILED,
+        (_X.COMMITTING, _XE.LOST): _X.UNKNOWN_END,
+        (_X.COMMITTING, _XE.DIED): _X.STUCK,
+        (_X.ABORTING, _XE.ENDED): _X.NONE,
+        # An earlier commit has no answer, so the refused abort proves nothing.
+        (_X.ABORTING, _XE.LOST): _X.UNKNOWN_END,
+        (_X.ABORTING, _XE.DIED): _X.STUCK,
+        **{
+            (state, _XE.TOOK_OVER): _X.NONE
+            for state in (_X.NONE, _X.ABORTING, _X.UNKNOWN_END, _X.STUCK)
+        },
+        **{(s, _XE.FENCED): _X.FENCED for s in _X if s is not _X.FENCED},
     },
 )

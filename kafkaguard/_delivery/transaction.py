@@ -1,106 +1,96 @@
-"""The decisions about a transaction block, for all clients. No I/O.
-
-A block is ``begin``, the body, ``commit``. A failed call is repeated if its verdict
-says so. The coordinator executes a commit or an abort once, so a call whose answer was
-lost is repeated. If the result of a commit is unknown, the transaction is not aborted.
-The body never runs twice. After any other failure there is one abort. If the abort
-fails for good, the client is dead.
-"""
+"""Where the transactions of a producer stand, and what their records say. No I/O."""
 
 from __future__ import annotations
 
-from random import random
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING
 
-from kafkaguard._retries.machine import CallContext, Machine
-from kafkaguard._verdicts.classification import classify
-from kafkaguard.errors import KafkaGuardError, TransactionAbortableError
-from kafkaguard.errors._base import Action
+from kafkaguard._delivery.judging import ABORTED
+from kafkaguard._delivery.table import (
+    TRANSACTIONS,
+    TransactionEvent,
+    TransactionState,
+)
+from kafkaguard.errors import (
+    BatchMateRefusedError,
+    ClientTimeoutError,
+    RecordPurgedError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkaguard._delivery.shell import Policy
-
-CallName = Literal["begin", "commit", "abort"]
-#: After these actions the client has no transaction that it could abort.
-_OVER = frozenset({Action.FENCED, Action.RECREATE})
-_PHASES: dict[CallName, CallContext] = {
-    "begin": CallContext(api="InitProducerId", transactional=True),
-    "commit": CallContext(
-        api="EndTxn", transactional=True, phase="commit", repeatable=True
-    ),
-    "abort": CallContext(
-        api="EndTxn", transactional=True, phase="abort", repeatable=True
-    ),
-}
-#: The verdict for an abort that failed for good: the client is dead.
-NOT_ABORTED = classify(TransactionAbortableError(), api="EndTxn", phase="abort")
+    from kafkaguard._delivery.books import Books, TransactionEnding
+    from kafkaguard.errors import KafkaGuardError
 
 
-class Next(NamedTuple):
-    """The next step after a failed call.
+class Transaction:
+    """The state of a producer's transactions, the open one and those before it.
 
-    Attributes:
-        do: Make the same call again, abort, or raise the error.
-        wait: Seconds to wait before that.
-    """
-
-    do: Literal["again", "abort", "raise"]
-    wait: float = 0.0
-
-
-class TransactionRun:
-    """The decisions about one transaction.
+    All methods are called under the lock of the driver.
 
     Args:
-        policy: Decides about attempts and waits.
-        random: Returns random numbers from 0 to below 1.
+        books: Counts the records when the transaction ends.
+
+    Attributes:
+        state: The state.
+        failure: Why the transaction can only be aborted: the first failed record, but
+            rather one that is to blame than one that followed from it.
+        has_gap: Whether a record failed in flight. Some clients then lack sequence
+            numbers, and the next transaction needs a new producer.
+        number: How many transactions have ended.
+        on_end: Called when one has ended.
     """
 
-    def __init__(self, policy: Policy, *, random: Callable[[], float] = random) -> None:
-        self._policy = policy
-        self._random = random
-        self._call: CallName = "begin"
-        self._machine = Machine(0.0, random)
+    def __init__(self, books: Books) -> None:
+        self.state = TransactionState.NEW
+        self.failure: KafkaGuardError | None = None
+        self.has_gap = False
+        self.number = 0
+        self.on_end: Callable[[], object] = int
+        self._books = books
 
-    def starts(self, call: CallName, now: float) -> None:
-        """Record the first attempt of a call."""
-        self._call = call
-        self._machine = Machine(now, self._random, repeatable=_PHASES[call].repeatable)
+    def happens(self, event: TransactionEvent) -> None:
+        """Change to the next state; FENCED is the last one."""
+        if self.state is not TransactionState.FENCED:
+            self.state = TRANSACTIONS.after(self.state, event)
 
-    def failed(
-        self, error: KafkaGuardError, now: float, *, can_ask_again: bool
-    ) -> Next:
-        """Record that the current call failed, and return the next step.
+    def fail(self, error: KafkaGuardError, *, in_flight: bool = False) -> None:
+        """Record that a record of the transaction was not written."""
+        if self.failure is None or _follows(self.failure) > _follows(error):
+            self.failure = error
+        self.has_gap = self.has_gap or in_flight
+        if self.state is TransactionState.OPEN:
+            self.happens(TransactionEvent.FAILED)
 
-        Args:
-            error: Why it failed.
-            now: The time, as for ``starts``.
-            can_ask_again: Whether the client can make the same call again. A client
-                that has given up a commit cannot, and the result stays unknown.
+    @property
+    def follows(self) -> bool:
+        """Whether it failed only as others had failed, as far as is known yet."""
+        return self.failure is not None and _follows(self.failure)
+
+    def spoil(self, error: KafkaGuardError) -> None:
+        """Fail the transaction that is open, for a record that was never handed over.
+
+        Java's producer does the same: it then refuses the commit.
         """
-        context = _PHASES[self._call]
-        if can_ask_again:
-            ruling = self._policy.ruling(error.verdict, context, error)
-            step = self._machine.failed(error.verdict, ruling, now)
-            if step.kind == "again":
-                return Next("again", step.wait)
-        if self._call == "commit" and self.aborts_after(error):
-            return Next("abort")
-        return Next("raise")
+        if self.state is TransactionState.OPEN:
+            self.fail(error)
 
-    def aborts_after(self, error: BaseException) -> bool:
-        """Return whether to abort after the body has raised, or the commit has failed.
+    def ends(self, ending: TransactionEnding) -> None:
+        """Forget the transaction: the application knows its end.
 
-        Args:
-            error: The exception. Each one that is no Kafka error leads to an abort.
+        So the failures of its records count as seen.
         """
-        if not isinstance(error, KafkaGuardError):
-            return True
-        verdict = error.verdict
-        if verdict.action in _OVER:
-            return False
-        if verdict.action is Action.ABORT:
-            return True  # the coordinator refuses to abort what it has committed
-        return self._call != "commit" or verdict.written == "no"
+        self.count(ending)
+        self.failure, self.has_gap = None, False
+        self.number += 1
+        self.on_end()
+
+    def count(self, ending: TransactionEnding) -> None:
+        """Count the records that the broker has confirmed."""
+        self._books.transaction_ended(ending)
+
+
+def _follows(error: KafkaGuardError) -> bool:
+    """Return whether a record may have failed only because another one had failed."""
+    consequences = BatchMateRefusedError, ClientTimeoutError, RecordPurgedError
+    return isinstance(error, consequences) or error.given_verdict is ABORTED

@@ -159,6 +159,8 @@ class KafkaGuardError(Exception):
     #: ``"broker"`` for a code that came (or would come) over the wire, ``"client"``
     #: for a condition that the client library found by itself.
     origin: ClassVar[str] = "broker"
+    #: The next call of the application, in addition to the verdict; None: see there.
+    advice: str | None = None
     #: Whether it is the outcome of a record that a guarded producer had taken. A retry
     #: around the call does not send that record again.
     is_outcome: bool = False
@@ -236,6 +238,8 @@ class KafkaGuardError(Exception):
         said = [t for t in (self.summary, self.broker_message) if t]
         if not said and self.original_text:
             said = [self.original_text]
+        if self.advice:
+            said.append(self.advice)
         text = "".join(f": {part}" for part in dict.fromkeys(said))
         verdict = self.verdict
         return f"{head}{place}{text} -> {verdict.action}: {verdict.rule.sentence}"

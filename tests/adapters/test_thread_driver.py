@@ -24,6 +24,8 @@ from kafkaguard._delivery.facts import (
     Traits,
 )
 from kafkaguard._delivery.report import SupersededError
+from kafkaguard._delivery.time_limit import TimeLimit
+from kafkaguard._delivery.transaction_calls import Answer, Step
 from kafkaguard.errors import ClientTimeoutError
 from kafkaguard_adapters.building import Wish
 from kafkaguard_adapters.producing import driver as driver_module
@@ -31,7 +33,6 @@ from kafkaguard_adapters.producing.barrier import SendBarrier
 from kafkaguard_adapters.producing.driver import ThreadDriver
 from kafkaguard_adapters.producing.driver_base import DriverBase
 from kafkaguard_adapters.producing.steps import run
-from kafkaguard_adapters.producing.time_limit import TimeLimit
 from tests.delivery.world.words import PlainErrors, PlainPolicy
 
 #: Longer than anything here takes, also on a busy machine.
@@ -768,17 +769,44 @@ class TestFaultsOfOurs:
         driver.app_calls.wait(time.monotonic() + LONG_S)
         assert "the guard could not process the fact 'failed'" in caplog.text
 
-    def test_a_refused_record_spoils_its_transaction_under_the_lock(self, build):
-        """Another thread may report the failure of a record meanwhile."""
+    def test_steps_of_a_transaction_are_made_without_the_lock(self, build):
+        """Its decisions are made under it: a record may fail meanwhile."""
         _, driver = build(traits={"transactional": True})
-        error = InvalidRecordError()
-        spoils = threading.Thread(target=driver.spoil_transaction, args=(error, 0))
-        with driver._changed:
-            spoils.start()
-            spoils.join(0.05)
-            assert driver.machine.transaction_failure is None
-        spoils.join(LONG_S)
-        assert driver.machine.transaction_failure is error
+        held = []
+
+        def flow():
+            held.append(driver._changed._is_owned())
+            yield Step("commit", 0.0)
+            held.append(driver._changed._is_owned())
+
+        def make(_):
+            held.append(driver._changed._is_owned())
+            return Answer()
+
+        driver.run(flow(), make)
+        assert held == [True, False, True]
+
+    def test_a_step_that_is_interrupted_asks_the_flow_what_to_do(self, build):
+        """Ctrl-C goes on after an abort."""
+        _, driver = build(traits={"transactional": True})
+        made = []
+
+        def flow():
+            try:
+                yield Step("await_records", 0.0)
+            except KeyboardInterrupt:
+                yield Step("abort", 0.0)
+                raise
+
+        def make(step):
+            made.append(step.do)
+            if len(made) == 1:
+                raise KeyboardInterrupt
+            return Answer()
+
+        with pytest.raises(KeyboardInterrupt):
+            driver.run(flow(), make)
+        assert made == ["await_records", "abort"]
 
     def test_a_client_keeps_no_driver_alive(self):
         """One that nobody uses any more is told nothing."""

@@ -11,7 +11,6 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 
 from kafkaguard import Action, errors, guard
-from kafkaguard_adapters.confluent.transactions import state_of
 from tests.contracts.producer import read as read_all
 from tests.contracts.producer import records, stale_topic, until
 
@@ -289,24 +288,6 @@ def test_a_record_that_the_client_refuses_for_its_size_names_size_and_limit(
     producer.abort_transaction()
 
 
-@pytest.mark.parametrize(
-    ("text", "state"),
-    [
-        ("Operation not valid in state Init", "UNINITIALIZED"),
-        ("Operation not valid in state InTransaction", "IN_TRANSACTION"),
-        (
-            "Conflicting commit_transaction API call is already in progress",
-            "COMMITTING_TRANSACTION",
-        ),
-        ("Operation not valid in state FatalError", None),
-        ("Local: Erroneous state", None),
-    ],
-)
-def test_librdkafkas_states_are_understood(text, state):
-    """None where the text names no state in which a call is missing."""
-    assert state == state_of(text)
-
-
 def test_offsets_of_a_consumer_are_committed_with_the_records(
     kafka_cluster, kafka_topic, make
 ):
@@ -366,22 +347,3 @@ def test_answers_that_take_a_second_are_awaited(kafka_topic, kafka_faults, make)
     with pytest.raises(errors.ClientStateError, match="was aborted"):
         producer.close()
     assert committed(kafka_faults, kafka_topic) == [b"1"]
-
-
-def test_a_block_that_ctrl_c_ends_is_aborted_and_the_next_one_works(
-    kafka_cluster, kafka_topic, make
-):
-    """Its records are seen by nobody, and hold up no reader."""
-    producer = make()
-
-    def interrupted():
-        with producer.transaction():
-            producer.produce(kafka_topic, b"lost", b"k")
-            raise KeyboardInterrupt
-
-    for number in range(2):
-        with pytest.raises(KeyboardInterrupt):
-            interrupted()
-        with producer.transaction():
-            producer.produce(kafka_topic, b"%d" % number, b"k")
-    assert committed(kafka_cluster, kafka_topic) == [b"0", b"1"]

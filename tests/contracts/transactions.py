@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from contextlib import suppress
 
 import pytest
@@ -17,6 +18,9 @@ from tests.contracts.producer import (
     stale_topic,
     until,
 )
+
+#: Less than the time of a record.
+SOON_S = 20.0
 
 
 class TransactionsContract:
@@ -106,12 +110,16 @@ class TransactionsContract:
         with self.open_transactional(servers, topic) as writer:
             writer.init()
             for mates in (0, 2):
+                small = [lambda: forget_if_taken(writer, topic)] * mates
+                start = time.monotonic()
                 with pytest.raises(errors.KafkaGuardError) as caught:
                     run(
                         writer,
-                        *[lambda: writer.forget(topic, b"mate", b"k")] * mates,
+                        *small,
                         lambda: writer.forget(topic, TOO_LARGE, b"k"),
+                        *small,
                     )
+                assert time.monotonic() - start < SOON_S
                 assert caught.value.verdict.action is Action.ABORT
                 assert "abort_transaction()" not in str(caught.value)
                 record = caught.value.__cause__
@@ -122,6 +130,50 @@ class TransactionsContract:
             with writer.transaction():
                 writer.forget(topic, b"seen", b"k")
         assert committed(kafka_cluster, topic) == [b"seen"]
+
+    def test_records_count_as_delivered_once_they_are_committed(
+        self, kafka_cluster, kafka_topic
+    ):
+        """Those of an aborted transaction count as aborted, flushed or not."""
+        servers = kafka_cluster.bootstrap_servers
+        with self.open_transactional(servers, kafka_topic) as writer:
+            writer.init()
+            for end in (
+                lambda: writer.flush(60),
+                lambda: sent(writer, kafka_topic, b"-"),
+            ):
+                with pytest.raises(ZeroDivisionError):
+                    run(writer, lambda: sent(writer, kafka_topic, b"-"), end, fail)
+            report = writer.guarded.report()
+            assert (report.delivered, report.aborted) == (0, 3)
+            run(writer, *[lambda: writer.forget(kafka_topic, b"+", b"k")] * 2)
+            report = writer.guarded.report()
+            assert (report.delivered, report.aborted) == (2, 0)
+            block = writer.transaction()
+            block.__enter__()
+            sent(writer, kafka_topic, b"-")
+            with pytest.raises(errors.ClientStateError, match="aborted 1 since"):
+                writer.close(10)
+        assert committed(kafka_cluster, kafka_topic) == [b"+"] * 2
+
+    def test_a_block_that_ctrl_c_ends_is_aborted_and_the_next_one_works(
+        self, kafka_cluster, kafka_topic
+    ):
+        """Its records are seen by nobody, and hold up no reader."""
+        servers = kafka_cluster.bootstrap_servers
+
+        def interrupt():
+            raise KeyboardInterrupt
+
+        with self.open_transactional(servers, kafka_topic) as writer:
+            writer.init()
+            for number in range(2):
+                with pytest.raises(KeyboardInterrupt):
+                    run(writer, lambda: sent(writer, kafka_topic, b"-"), interrupt)
+                run(
+                    writer, lambda n=number: writer.forget(kafka_topic, b"%d" % n, b"k")
+                )
+        assert committed(kafka_cluster, kafka_topic) == [b"0", b"1"]
 
     @pytest.mark.parametrize("by_hand", [True, False])
     def test_the_failures_of_an_aborted_transaction_are_known(
@@ -282,7 +334,7 @@ class TransactionsContract:
     def test_b24_a_transaction_that_was_open_for_too_long_is_told(
         self, kafka_cluster, kafka_topic, kafka_faults, sends_late
     ):
-        """The coordinator has aborted it: one commit, which says what to do next."""
+        """The coordinator has aborted it: no other instance is blamed for it."""
         servers = kafka_faults.bootstrap_servers
 
         def late():
@@ -300,12 +352,13 @@ class TransactionsContract:
                     late,
                 )
             assert isinstance(caught.value, self.client_error)
-            assert "transaction.timeout" in str(caught.value).replace("_", ".")
-            assert caught.value.verdict.action is Action.FENCED
             for call in (lambda: run(writer), writer.abort):
+                assert "transaction.timeout" in str(caught.value).replace("_", ".")
+                assert "another instance uses" not in str(caught.value)
+                assert caught.value.verdict.action is Action.RECREATE
                 with pytest.raises(errors.KafkaGuardError) as caught:
                     call()
-                assert caught.value.verdict.action is Action.FENCED
+            assert caught.value.verdict.action is Action.RECREATE
         self.commit_with_successor(servers, kafka_topic)
         assert committed(kafka_cluster, kafka_topic) == [b"seen"]
 
@@ -406,6 +459,12 @@ def run(writer, *steps):
 def sent(writer, topic, value):
     """Send a record and wait for it."""
     assert isinstance(writer.outcome(writer.send(topic, value, b"k")), int)
+
+
+def forget_if_taken(writer, topic):
+    """Send a small record; its transaction may have failed already."""
+    with suppress(errors.KafkaGuardError):
+        writer.forget(topic, b"mate", b"k")
 
 
 def fail():

@@ -2,6 +2,7 @@
 
 ``python -m tests.delivery.simulate --schedules 10000 --seed 0 --jobs 2``; a failure
 prints its seed, and ``--replay SEED`` prints what happened in it, line by line.
+``--transactions`` plays schedules of transactional calls instead of sends.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ import traceback
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing import get_context
 
+from tests.delivery.world.transactions import TransactionWorld
 from tests.delivery.world.world import World
 
 _CHUNK = 2_000
@@ -37,9 +40,17 @@ class Result:
     seconds: float = 0.0
 
 
+def play_transactions(seed: int, **options: object) -> tuple[list[str], Counter[str]]:
+    """Play one schedule of transactions; return what went wrong, and what was told."""
+    return _play(TransactionWorld(seed, **options))  # type: ignore[arg-type]  # handed on
+
+
 def play(seed: int, **options: object) -> tuple[list[str], Counter[str]]:
     """Play one schedule; return what went wrong, and what was told."""
-    world = World(seed, **options)  # type: ignore[arg-type]  # handed on
+    return _play(World(seed, **options))  # type: ignore[arg-type]  # handed on
+
+
+def _play(world: World | TransactionWorld) -> tuple[list[str], Counter[str]]:
     try:
         problems = world.play()
     except Exception as error:
@@ -48,12 +59,13 @@ def play(seed: int, **options: object) -> tuple[list[str], Counter[str]]:
     return problems, world.outcomes
 
 
-def play_range(first: int, count: int) -> Result:
+def play_range(first: int, count: int, *, transactions: bool = False) -> Result:
     """Play schedules one after the other."""
+    play_one = play_transactions if transactions else play
     result, began = Result(), time.process_time()
     gc.disable()
     for seed in range(first, first + count):
-        problems, outcomes = play(seed)
+        problems, outcomes = play_one(seed)
         result.outcomes.update(outcomes)
         if problems:
             result.failures[seed] = problems
@@ -65,14 +77,17 @@ def play_range(first: int, count: int) -> Result:
     return result
 
 
-def simulate(schedules: int, seed: int, jobs: int) -> Result:
+def simulate(
+    schedules: int, seed: int, jobs: int, *, transactions: bool = False
+) -> Result:
     """Play schedules in several processes."""
     whole = Result()
     starts = range(seed, seed + schedules, _CHUNK)
     counts = [min(_CHUNK, seed + schedules - start) for start in starts]
     # A fork would copy what the threads of other tests' clients are in the middle of.
     with ProcessPoolExecutor(jobs, get_context("spawn")) as pool:
-        for part in pool.map(play_range, starts, counts):
+        play_part = partial(play_range, transactions=transactions)
+        for part in pool.map(play_part, starts, counts):
             whole.failures |= part.failures
             whole.outcomes.update(part.outcomes)
             whole.seconds += part.seconds
@@ -88,14 +103,18 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--schedules", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--transactions", action="store_true")
     parser.add_argument("--replay", type=int, metavar="SEED")
     given = parser.parse_args(arguments)
     if given.replay is not None:
-        problems, _ = play(given.replay, trace=print)
+        play_one = play_transactions if given.transactions else play
+        problems, _ = play_one(given.replay, trace=print)
         print(*problems or ["nothing went wrong"], sep="\n")
         return bool(problems)
     began = time.monotonic()
-    result = simulate(given.schedules, given.seed, given.jobs)
+    result = simulate(
+        given.schedules, given.seed, given.jobs, transactions=given.transactions
+    )
     took = time.monotonic() - began
     for seed, problems in sorted(result.failures.items()):
         print(f"seed {seed}: {'; '.join(problems[:3])}")

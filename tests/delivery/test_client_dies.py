@@ -283,26 +283,11 @@ class TestAsked:
             told = machine.failed(batch, refusals(batch, 19), 0.0)
             assert takes_back == (c.TakeBack(batch) in told)
 
-    def test_the_first_error_of_a_transaction_is_kept(self):
-        """One that was never handed over spoils it; its mate's goes for a better."""
-        machine = machine_of(transactional=True)
-        first = errors.MessageTooLargeError()
-        machine.spoil_transaction(first, machine.transactions_ended)
-        machine.spoil_transaction(
-            errors.InvalidRecordError(), machine.transactions_ended
-        )
-        assert machine.transaction_failure is first
-        [told] = machine.recreated()
+    def test_a_client_that_takes_over_a_transactional_id_is_told(self):
+        """Without a topic: no record has killed the old one."""
+        [told] = machine_of(transactional=True).recreated()
         assert isinstance(told.event, RecreateEvent)
         assert told.event.context.topic is None
-
-    def test_a_transaction_that_has_ended_fails_no_other(self):
-        """Its record was refused before; another thread has ended it since then."""
-        machine = machine_of(transactional=True)
-        number = machine.transactions_ended
-        machine.transaction_ended()
-        machine.spoil_transaction(errors.MessageTooLargeError(), number)
-        assert machine.transaction_failure is None
 
     def test_a_null_key_that_is_refused_has_its_topic_looked_up_again(self):
         """What was known of it is wrong."""

@@ -167,10 +167,11 @@ class TestSettled:
         else:
             error = errors.MessageTooLargeError(topic="t")
             machine.refused_at_once(object(), HERE, Raw(b"k", b"v"), error, 0.0)
-        assert machine.has_gap is is_in_flight
-        assert machine.transaction_failure is not None
-        machine.transaction_ended()
-        assert (machine.has_gap, machine.transaction_failure) == (False, None)
+        transaction = machine.transaction
+        assert transaction.has_gap is is_in_flight
+        assert transaction.failure is not None
+        transaction.ends("aborted")
+        assert (transaction.has_gap, transaction.failure) == (False, None)
         assert not machine.has_unseen()
 
 

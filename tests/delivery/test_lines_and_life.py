@@ -15,6 +15,7 @@ from kafkaguard._delivery.table import (
     CLIENTS,
     RECORDS,
     TOPICS,
+    TRANSACTIONS,
     ClientEvent,
     ClientState,
 )
@@ -59,7 +60,7 @@ def test_a_shell_must_say_what_is_in_a_batch(fact):
         getattr(batch, fact)()
 
 
-@pytest.mark.parametrize("table", [RECORDS, TOPICS, CLIENTS])
+@pytest.mark.parametrize("table", [RECORDS, TOPICS, CLIENTS, TRANSACTIONS])
 def test_states_and_events_are_their_names(table):
     """Errors and pictures show them; what a table does not name is an error."""
     assert all(each == each.name for pair in table.transitions for each in pair)

@@ -32,11 +32,11 @@ def outcomes(*values, limit=LIMIT, compresses=False, **refusal):
     machine = machine_of(transactional=True, compresses=compresses)
     told = [*refused(machine, values, **refusal)]
     if c.AskSizeLimit("t") in told:
-        assert machine.transaction_failure is None
+        assert machine.transaction.failure is None
         told += machine.size_limit("t", limit, 0.0)
     settled = [each.record for each in told if isinstance(each, c.Settle)]
     settled.sort(key=lambda record: record.index)
-    return [record.outcome.error for record in settled], machine.transaction_failure
+    return [record.outcome.error for record in settled], machine.transaction.failure
 
 
 @pytest.mark.parametrize("sent", ["never", "answered"])
@@ -115,6 +115,21 @@ def test_what_a_client_drops_for_a_record_that_is_too_large_is_not_too_large(
     assert error.verdict.action is Action.ABORT
     assert not isinstance(error, errors.MessageTooLargeError)
     assert "max.message.bytes" not in str(error)
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE])
+def test_a_small_part_of_a_batch_that_was_too_large_is_a_mate(size):
+    """The client fails all parts with the answer, although each was alone."""
+    machine = machine_of(transactional=True)
+    whole = begun(machine)
+    part = Items(Place("t", 0), (0, 0, 1), 30.0, whole)
+    part.items = [Item(Raw(b"k", size), is_new=True)]
+    machine.began(part)
+    machine.failed(part, refusals(part, 10, "batch"), 0.0)
+    told = machine.size_limit("t", LIMIT, 0.0)
+    error = only(c.Settle, told).record.outcome.error
+    assert isinstance(error, errors.BatchMateRefusedError) == (size is SMALL)
+    assert ("send less" in str(error).lower()) == (size is LARGE)
 
 
 def test_a_closed_producer_asks_for_no_size():

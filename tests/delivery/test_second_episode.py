@@ -35,7 +35,7 @@ def test_a_gap_of_a_transaction_stays_after_a_failure_that_leaves_none():
     machine.failed(batch, refusals(batch, 87, "record"), 0.0)
     error = errors.MessageTooLargeError(topic="t")
     machine.refused_at_once(object(), HERE, Raw(b"k", b"v"), error, 0.0)
-    assert machine.has_gap
+    assert machine.transaction.has_gap
 
 
 def test_a_hand_over_after_an_interrupted_one_counts_as_refused():

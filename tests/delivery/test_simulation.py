@@ -15,11 +15,20 @@ from kafkaguard._delivery.judging import NOT_SENT, Judge, Judgement
 from kafkaguard._delivery.lines import Lines
 from kafkaguard._delivery.machine import DeliveryMachine
 from kafkaguard._delivery.rounds import Rounds
-from kafkaguard._delivery.table import CLIENTS, RECORDS, TOPICS, ClientState
+from kafkaguard._delivery.table import (
+    CLIENTS,
+    RECORDS,
+    TOPICS,
+    TRANSACTIONS,
+    ClientState,
+)
 from kafkaguard._delivery.topic_round import TopicRound
+from kafkaguard._delivery.transaction import Transaction
+from kafkaguard._delivery.transaction_calls import Step as Move
+from kafkaguard._delivery.transaction_calls import TransactionCalls
 from kafkaguard._delivery.waiting import Waiting
 from kafkaguard._retries.machine import Machine, Step
-from tests.delivery.simulate import play, play_range, simulate
+from tests.delivery.simulate import play, play_range, play_transactions, simulate
 
 SCHEDULES = 400
 #: So many schedules must be enough to notice a fault.
@@ -227,6 +236,72 @@ def test_every_transition_happens(monkeypatch):
         if not any(missing.values()):
             break
     assert {"record": set(), "topic": set(), "client": set()} == missing
+
+
+class TestTransactions:
+    """The machine of transactions, in schedules of their own."""
+
+    def test_nothing_that_must_hold_is_broken(self):
+        """No reader sees a half, and nothing is told that is not true."""
+        result = play_range(0, 3 * SCHEDULES, transactions=True)
+        assert result.failures == {}
+        assert {"committed", "aborted", "delivered", "in_doubt"} < set(result.outcomes)
+
+    def test_a_schedule_that_found_a_fault_is_played_again(self):
+        """Among 100,000, an abort without an answer denied an earlier commit."""
+        assert play_transactions(13058)[0] == []
+
+    def test_every_transition_happens(self, monkeypatch):
+        """The table names nothing that cannot come."""
+        missing = {"transaction": set(TRANSACTIONS.transitions)}
+        monkeypatch.setattr(TRANSACTIONS, "after", noting(TRANSACTIONS, missing))
+        for seed in range(ENOUGH):
+            play_transactions(seed)
+            if not missing["transaction"]:
+                break
+        assert missing == {"transaction": set()}
+
+    def test_a_commit_without_a_failed_record_is_noticed(self, monkeypatch):
+        """Its readers see a half."""
+        monkeypatch.setattr(TransactionCalls, "_raise_failure", lambda *_: None)
+        assert "half of it is seen" in self.noticed()
+
+    def test_a_lost_commit_that_counts_as_not_carried_out_is_noticed(self, monkeypatch):
+        """The application is told that nothing was committed."""
+        judge = TransactionCalls._not_committed
+        monkeypatch.setattr(
+            TransactionCalls,
+            "_not_committed",
+            lambda self, answer, **more: judge(
+                self, answer._replace(may_be_done=False), **more
+            ),
+        )
+        assert "committed" in self.noticed()
+
+    @pytest.mark.parametrize("ending", ["delivered", "aborted"])
+    def test_records_that_are_counted_wrong_are_noticed(self, monkeypatch, ending):
+        """All transactions count as committed, or as aborted."""
+        ends = Transaction.ends
+        monkeypatch.setattr(Transaction, "ends", lambda self, _: ends(self, ending))
+        assert "counted as" in self.noticed()
+
+    def test_a_call_that_never_ends_is_noticed(self, monkeypatch):
+        """It makes step after step."""
+
+        def abort(self, limit):
+            while True:
+                yield Move("abort", self._clock() + limit.seconds)
+
+        monkeypatch.setattr(TransactionCalls, "abort", abort)
+        assert self.noticed() is not None
+
+    def noticed(self):
+        """Return what the first schedule that goes wrong says."""
+        for seed in range(ENOUGH):
+            problems, _ = play_transactions(seed)
+            if problems:
+                return problems[0]
+        return None
 
 
 def noting(table, missing):

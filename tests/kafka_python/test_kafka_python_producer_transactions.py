@@ -14,7 +14,6 @@ from kafka.errors import (
     KafkaError,
     KafkaTimeoutError,
     ProducerFencedError,
-    RequestTimedOutError,
 )
 from kafka.producer.transaction_manager import ProducerIdAndEpoch
 from kafka.serializer import Serializer
@@ -22,8 +21,6 @@ from kafka.serializer import Serializer
 from kafkaguard import Action, errors, guard
 from kafkaguard.errors import DeliveryFailed
 from kafkaguard_adapters.kafka_python._private import reading
-from kafkaguard_adapters.kafka_python.transaction_errors import words
-from kafkaguard_adapters.producing.transaction_words import COMMIT
 from tests.contracts.producer import records, stale_topic, until
 
 #: Seconds for which a broker refuses connections.
@@ -535,14 +532,6 @@ def test_after_an_abort_without_an_answer_the_next_transaction_works(
     lost.remove()
     in_transaction(producer, kafka_topic, b"seen")
     assert committed(kafka_cluster, kafka_topic) == [b"seen"]
-
-
-def test_name_and_code_of_a_failed_transaction_belong_together():
-    """Whatever code the client's own error has."""
-    failed = errors.NotEnoughReplicasError(topic="t", partition=0)
-    error = words.abort_first(failed, COMMIT, RequestTimedOutError("late"))
-    assert str(error).startswith("TRANSACTION_ABORTABLE (120) [EndTxn, topic t")
-    assert (error.code, error.errno) == (120, 120)
 
 
 def test_a_record_that_send_refuses_fails_its_transaction(kafka_cluster, make):

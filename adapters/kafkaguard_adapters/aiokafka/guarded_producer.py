@@ -413,7 +413,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
             self._is_stopped = True
             self._look_whether_usable()
             self._shell.stop_replacing()
-            left_open = await self._transactions.end_open_transaction(_left(deadline))
+            left_open = await self._transactions.close(_left(deadline))
         except asyncio.CancelledError:
             deadline = min(deadline, time.monotonic() + _CANCELLED_S)
             raise

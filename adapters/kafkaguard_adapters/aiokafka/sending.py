@@ -24,6 +24,7 @@ from aiokafka.errors import (
 
 from kafkaguard._delivery.facts import Place, Raw
 from kafkaguard._delivery.records import Record
+from kafkaguard._delivery.time_limit import TimeLimit
 from kafkaguard._verdicts.classification import classify
 from kafkaguard.errors import (
     ClientNotConnectedError,
@@ -36,7 +37,6 @@ from kafkaguard_adapters.aiokafka.errors import errors
 from kafkaguard_adapters.client_errors import recast
 from kafkaguard_adapters.producing import send_errors
 from kafkaguard_adapters.producing.null_keys import is_disguise
-from kafkaguard_adapters.producing.time_limit import TimeLimit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import KafkaException
 
 from kafkaguard._common.arguments import wrong_type
+from kafkaguard._delivery.time_limit import TimeLimit
 from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.asking.cluster_calls import ClusterCalls
 from kafkaguard_adapters.asking.topic_facts import NOTHING_KNOWN, TopicFactsLookup
@@ -30,8 +31,6 @@ from kafkaguard_adapters.producing import send_errors
 from kafkaguard_adapters.producing.driver import ThreadDriver
 from kafkaguard_adapters.producing.forks import ForkGuard
 from kafkaguard_adapters.producing.null_keys import NullKeyCheck
-from kafkaguard_adapters.producing.time_limit import TimeLimit
-from kafkaguard_adapters.producing.transaction_block import transaction
 from kafkaguard_adapters.stand_in import GuardedClient
 
 if TYPE_CHECKING:
@@ -118,7 +117,9 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         own = TimeLimit(shell.traits.delivery_timeout, shell.traits.timeout_setting)
         if policy.deadline == math.inf:
             seconds = own
-        self._transactions = Transactions(shell, driver, settings, min(seconds, own))
+        self._transactions = Transactions(
+            shell, driver, settings, min(seconds, own), policy
+        )
         self._sending = Sending(
             shell,
             driver,
@@ -410,11 +411,11 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         Raises:
             KafkaGuardError: The transaction was not committed. ABORT: it was aborted,
                 so the same records can be sent in a new transaction. IN_DOUBT: it may
-                have been committed. RECREATE: it could not be aborted. FENCED: another
-                instance uses this ``transactional.id``.
+                have been committed. RECREATE: it could not be aborted, or was open for
+                too long. FENCED: another instance uses this ``transactional.id``.
             BaseException: The exception of the block, after one abort.
         """
-        return transaction(self._transactions, self._wish.policy)
+        return self._transactions.block()
 
     def init_transactions(self, timeout: float | None = None) -> None:
         """Take over the ``transactional.id``, as ``Producer.init_transactions`` does.
@@ -497,7 +498,7 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         if not self._is_client_closed():
             self._flush(max(0.0, deadline - time.monotonic()))
         left = max(LEAST_S, deadline - time.monotonic())
-        left_open = self._transactions.end_open_transaction(left)
+        left_open = self._transactions.close(left)
         self._driver.stop()
         self._driver.settle_all(max(deadline, time.monotonic() + LEAST_S))
         self._shell.close(max(LEAST_S, deadline - time.monotonic()))

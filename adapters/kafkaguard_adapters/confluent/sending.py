@@ -18,19 +18,18 @@ from kafkaguard.errors import (
 from kafkaguard_adapters.confluent.callbacks import ReportedError
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.confluent.shell import says_unknown_partition
-from kafkaguard_adapters.confluent.transactions import PRODUCE
 from kafkaguard_adapters.confluent.windows import OwnTicket, Ticket, plain_headers
 from kafkaguard_adapters.producing import send_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kafkaguard._delivery.time_limit import TimeLimit
     from kafkaguard_adapters.confluent.shell import ConfluentShell
     from kafkaguard_adapters.confluent.transactions import Transactions
     from kafkaguard_adapters.confluent.windows import Window
     from kafkaguard_adapters.producing.driver import ThreadDriver
     from kafkaguard_adapters.producing.null_keys import NullKeyCheck
-    from kafkaguard_adapters.producing.time_limit import TimeLimit
 
 #: Seconds between two attempts while the client's queue is full.
 _ROOM_S = 0.05
@@ -294,18 +293,7 @@ class Sending:
             if self._driver.is_held(record.topic) and not self._driver.is_own_thread():
                 self._again(record)
                 return
-            self._transactions.raise_fenced(PRODUCE)
-            if (why := shell.why_dead(record.topic)) is not None:
-                raise why from error
-            raise errors.make(
-                ClientClosedError,
-                "the producer is dead, and nothing was sent: build a new one, or use "
-                "guard(factory=..., config={...}), which does",
-                original=error,
-                theirs=KafkaException,
-                api="Produce",
-                topic=record.topic,
-            ) from error
+            raise self._dead(error, record.topic) from error
         place: dict[str, Any] = {"topic": record.topic}
         if record.partition >= 0:
             place["partition"] = record.partition
@@ -323,6 +311,22 @@ class Sending:
         if refused.code == MESSAGE_TOO_LARGE and (raw := _bytes(refused, record)):
             refused.summary = shell.describe_too_large(raw)
         self._refused(refused, record)
+
+    def _dead(self, error: KafkaException, topic: str) -> KafkaGuardError:
+        """Return the error of a record that a dead client did not accept."""
+        return (
+            self._transactions.death_of(error, topic)
+            or self.shell.why_dead(topic)
+            or errors.make(
+                ClientClosedError,
+                "the producer is dead, and nothing was sent: build a new one, or use "
+                "guard(factory=..., config={...}), which does",
+                original=error,
+                theirs=KafkaException,
+                api="Produce",
+                topic=topic,
+            )
+        )
 
     def _wait_for_room(self, error: BufferError, record: Arguments) -> None:
         """Serve reports until the client accepts the record; callbacks are queued.

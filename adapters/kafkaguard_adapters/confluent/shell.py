@@ -562,6 +562,20 @@ class ConfluentShell(ReportingShell):
         """Serve reports until no record is pending, or until monotonic seconds."""
         self._serve_until(lambda: not self.waiting(), until)
 
+    def serve_transaction(self, until: float) -> None:
+        """Serve reports until no record is pending, or until monotonic seconds.
+
+        Once a record has failed, the client sends no other one of the transaction. So
+        those in its queue fail at once, instead of when their time is over.
+        """
+        self._close_windows()  # the delivered records are counted when they end
+        self._serve_until(
+            lambda: not self.waiting() or self._has_failed_reports(), until
+        )
+        if self._has_failed_reports():
+            self.client.purge(in_queue=True, in_flight=False)
+            self.serve_all(until)
+
     def _serve_until(self, is_done: Callable[[], bool], until: float) -> None:
         with self.callbacks.diverted():
             while not is_done() and _now() < until:

@@ -28,7 +28,6 @@ from kafkaguard_adapters.producing.driver import ThreadDriver
 from kafkaguard_adapters.producing.forks import ForkGuard
 from kafkaguard_adapters.producing.null_keys import NullKeyCheck
 from kafkaguard_adapters.producing.policies import check_transactional
-from kafkaguard_adapters.producing.transaction_block import transaction
 from kafkaguard_adapters.stand_in import GuardedClient
 
 if TYPE_CHECKING:
@@ -96,7 +95,7 @@ class GuardedProducer(ClusterCalls, GuardedClient):
         )
         barrier = SendBarrier()
         self._driver = ThreadDriver(shell, self._wish, barrier, view)
-        self._transactions = Transactions(shell, self._driver)
+        self._transactions = Transactions(shell, self._driver, self._wish.policy)
         null_keys = NullKeyCheck(
             TopicFactsLookup(view.topic_facts, self._wish.cache),
             errors,
@@ -191,7 +190,7 @@ class GuardedProducer(ClusterCalls, GuardedClient):
         self._shell.stop_replacing()
         self._driver.stop()
         left = max(STOP_S, deadline - time.monotonic())
-        left_open = self._transactions.end_open_transaction(left)
+        left_open = self._transactions.close(left)
         self._driver.settle_all(max(deadline, time.monotonic() + STOP_S))
         left = max(STOP_S, deadline - time.monotonic())
         self._close_client(left, null_logger)
@@ -255,10 +254,11 @@ class GuardedProducer(ClusterCalls, GuardedClient):
             KafkaGuardError: The transaction was not committed. The verdict's action is
                 ABORT: it was aborted, so you can send the same records in a new
                 transaction. IN_DOUBT: it may have been committed. RECREATE: it could
-                not be aborted. FENCED: another instance uses this ``transactional.id``.
+                not be aborted, or was open for too long. FENCED: another instance uses
+                this ``transactional.id``.
             BaseException: The exception of the block, after one abort.
         """
-        return transaction(self._transactions, self._wish.policy)
+        return self._transactions.block()
 
     def init_transactions(self) -> None:
         """Take over the ``transactional.id``, within ``max_block_ms``.

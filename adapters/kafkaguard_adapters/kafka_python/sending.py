@@ -14,15 +14,13 @@ from typing import TYPE_CHECKING, Any
 from kafka.errors import IllegalStateError, KafkaError, KafkaTimeoutError
 
 from kafkaguard._delivery.facts import Place
+from kafkaguard._delivery.time_limit import TimeLimit
 from kafkaguard._verdicts.classification import classify
-from kafkaguard_adapters.kafka_python import transaction_errors
 from kafkaguard_adapters.kafka_python._private import moving, reading
 from kafkaguard_adapters.kafka_python._private.reading import SendArguments
 from kafkaguard_adapters.kafka_python.errors import errors
 from kafkaguard_adapters.kafka_python.future import GuardedFuture
 from kafkaguard_adapters.producing import send_errors
-from kafkaguard_adapters.producing.time_limit import TimeLimit
-from kafkaguard_adapters.producing.transaction_words import SEND
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -366,9 +364,7 @@ class Sending:
             The record's error.
         """
         refused = self.error_of(error, topic, partition, timeout=timeout)
-        is_sound = self.shell.is_transactional and not self.transactions.has_failed()
-        if is_sound:  # else it keeps the error that came first
-            self.transactions.spoil(refused)
+        self.transactions.spoil(refused)
         return refused
 
     # --- what an error means ------------------------------------------------------
@@ -397,15 +393,12 @@ class Sending:
         context: dict[str, Any] = {"phase": "enqueue"}
         producer = self.shell.producer
         is_transactional = self.shell.is_transactional
-        if isinstance(error, IllegalStateError):
-            if reading.is_closed(producer):
-                return send_errors.closed(errors, topic)
-            if is_transactional and self.transactions.is_not_begun():
-                state = reading.transaction_state(producer)
-                return transaction_errors.not_begun(error, topic, state)
-        if is_transactional and self.transactions.has_failed():
-            return self.transactions.judged(error, SEND)
+        if isinstance(error, IllegalStateError) and reading.is_closed(producer):
+            return send_errors.closed(errors, topic)
         if is_transactional:
+            refused = self.transactions.error_of(error, topic)
+            if refused is not None:
+                return refused
             context = {"transactional": True}
         why, verdict = self._why_blocked(error, topic, timeout)
         known = {} if verdict is None else {"verdict": verdict}

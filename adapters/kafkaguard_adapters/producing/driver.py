@@ -17,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard._delivery.command_table import TABLE, Row, Turn
+from kafkaguard._delivery.transaction_calls import proceed
 from kafkaguard_adapters.producing.application_calls import ApplicationCalls
 from kafkaguard_adapters.producing.driver_base import DriverBase
 from kafkaguard_adapters.producing.lanes import Lane
@@ -31,12 +32,13 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.records import Record, Work
     from kafkaguard._delivery.report import DeliveryReport
     from kafkaguard._delivery.shell import ProducerShell
+    from kafkaguard._delivery.time_limit import TimeLimit
+    from kafkaguard._delivery.transaction_calls import Answer, Flow, Step, T
     from kafkaguard._retries.events import Event
     from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.asking.cluster_view import ClusterView
     from kafkaguard_adapters.building import Wish
     from kafkaguard_adapters.producing.barrier import Barrier
-    from kafkaguard_adapters.producing.time_limit import TimeLimit
 
 #: Seconds to wait for running sends, before records of their topic are sent again.
 HOLD_S = 5.0
@@ -57,8 +59,8 @@ class ThreadDriver(DriverBase):
     Attributes:
         machine: The state machine. All methods that report a fact are called under the
             lock. Without it are only the reads of one value: ``holds``, ``on_reject``,
-            ``keeps``, ``longest_s``, ``is_troubled``, ``failed_and_open``, ``has_gap``,
-            ``transactions_ended`` and ``transaction_failure``.
+            ``keeps``, ``longest_s``, ``is_troubled``, ``failed_and_open`` and
+            ``transaction.state``.
         app_calls: Calls the application's code.
     """
 
@@ -141,16 +143,10 @@ class ThreadDriver(DriverBase):
             self.take(self.machine.raised(error))
         self.app_calls.work_here()
 
-    def spoil_transaction(self, error: KafkaGuardError, number: int) -> None:
-        """Report that a record of a transaction was never handed over.
-
-        Args:
-            error: The record's error.
-            number: ``machine.transactions_ended``, read before the caller found that
-                a transaction is open.
-        """
+    def locked(self, call: Callable[[], T]) -> T:
+        """Call a function that uses the machine, under the lock."""
         with self._changed:
-            self.machine.spoil_transaction(error, number)
+            return call()
 
     # --- commands -----------------------------------------------------------------
 
@@ -340,6 +336,34 @@ class ThreadDriver(DriverBase):
             )
             return self.machine.left(work)
 
+    def run(self, flow: Flow[T], make: Callable[[Step], Answer]) -> T:
+        """Make the steps of a transactional call.
+
+        Args:
+            flow: The call.
+            make: Makes a step with the client. If it raises, for example by Ctrl-C, the
+                flow decides what to do before the exception goes on.
+
+        Returns:
+            What the flow returns.
+
+        Raises:
+            KafkaGuardError: The call has failed.
+        """
+        result: Answer | BaseException | None = None
+        while True:
+            with self._changed:
+                try:
+                    step = proceed(flow, result)
+                except StopIteration as end:
+                    return end.value  # type: ignore[no-any-return]  # is T
+                finally:
+                    self._changed.notify_all()
+            try:
+                result = make(step)
+            except BaseException as error:  # noqa: BLE001 - the flow raises it
+                result = error
+
     # --- the end ------------------------------------------------------------------
 
     def stop(self) -> None:
@@ -369,11 +393,6 @@ class ThreadDriver(DriverBase):
         """Return whether there are errors that the application has not seen."""
         with self._changed:
             return self.machine.has_unseen()
-
-    def transaction_ended(self) -> None:
-        """Report that the application knows the end of a transaction."""
-        with self._changed:
-            self.machine.transaction_ended()
 
     def report(self, pending: int | None = None) -> DeliveryReport:
         """Return the counts since the last report.

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.facts import Batch
     from kafkaguard._delivery.records import Record
     from kafkaguard._delivery.shell import Shell
+    from kafkaguard._delivery.time_limit import TimeLimit
     from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.asking.cluster_view import ClusterView
     from kafkaguard_adapters.building import Wish
-    from kafkaguard_adapters.producing.time_limit import TimeLimit
 
 
 class DriverBase:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from kafkaguard._delivery.report import DeliveryReport
     from kafkaguard._delivery.shell import ClientErrors
+    from kafkaguard._delivery.time_limit import TimeLimit
     from kafkaguard.errors import KafkaGuardError
-    from kafkaguard_adapters.producing.time_limit import TimeLimit
 
 #: The verdict for a transaction that its closed producer could not abort.
 _LEFT_OPEN = Verdict(
@@ -238,10 +238,10 @@ def transaction_left_open(
         report: The outcomes of its records.
         why: The error of its end; None if it was aborted.
     """
-    counts = f"delivered {report.delivered}"
-    if report.failed or report.in_doubt:
-        counts += f", failed {report.failed}, in doubt {report.in_doubt}"
-    counts = f"({counts} since the last report)"
+    counts = (
+        f"(delivered {report.delivered}, failed {report.failed}, in doubt "
+        f"{report.in_doubt}, aborted {report.aborted} since the last report)"
+    )
     if why is None:
         verdict = ABORTED
         text = (

@@ -16,23 +16,25 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard._delivery.command_table import TABLE, Row, Turn
+from kafkaguard._delivery.transaction_calls import proceed
 from kafkaguard._retries.events import emit
 from kafkaguard_adapters.producing.driver_base import DriverBase
 from kafkaguard_adapters.producing.steps import arun
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Hashable, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Hashable, Sequence
 
     from kafkaguard._delivery import commands as c
     from kafkaguard._delivery.facts import Batch, Place, Raw, Refusal
     from kafkaguard._delivery.records import Record
     from kafkaguard._delivery.report import DeliveryReport
     from kafkaguard._delivery.shell import AwaitedShell
+    from kafkaguard._delivery.time_limit import TimeLimit
+    from kafkaguard._delivery.transaction_calls import Answer, Flow, Step, T
     from kafkaguard._retries.events import Event
     from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.asking.cluster_view import ClusterView
     from kafkaguard_adapters.building import Wish
-    from kafkaguard_adapters.producing.time_limit import TimeLimit
 
 _log = logging.getLogger("kafkaguard.producer")
 #: Seconds that tasks have to end when the producer is closed.
@@ -64,6 +66,7 @@ class TaskDriver(DriverBase):
     ) -> None:
         super().__init__(shell, wish, view)
         self.shell: AwaitedShell = shell
+        self.machine.transaction.on_end = shell.note_reported
         self._loop = loop
         self._hooks = () if wish.on_event is None else (wish.on_event,)
         self._commands: deque[c.Command] = deque()
@@ -118,9 +121,9 @@ class TaskDriver(DriverBase):
         """Report that ``send`` raises an error."""
         self.take(self.machine.raised(error))
 
-    def spoil_transaction(self, error: KafkaGuardError) -> None:
-        """Report that a record of the transaction was never handed over."""
-        self.machine.spoil_transaction(error, self.machine.transactions_ended)
+    def locked(self, call: Callable[[], T]) -> T:
+        """Call a function that uses the machine; as in ``ThreadDriver``."""
+        return call()
 
     def fault(self, what: str, error: BaseException) -> None:
         """Log a bug of the guard."""
@@ -287,6 +290,19 @@ class TaskDriver(DriverBase):
         for _ in range(3):  # gather() and shield() take a round each
             await asyncio.sleep(0)
 
+    async def run(self, flow: Flow[T], make: Callable[[Step], Awaitable[Answer]]) -> T:
+        """Make the steps of a transactional call, as ``ThreadDriver.run`` does."""
+        result: Answer | BaseException | None = None
+        while True:
+            try:
+                step = proceed(flow, result)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]  # is T
+            try:
+                result = await make(step)
+            except BaseException as error:  # noqa: BLE001 - the flow raises it
+                result = error
+
     # --- the end ----------------------------------------------------------------------
 
     async def stop(self) -> None:
@@ -313,11 +329,6 @@ class TaskDriver(DriverBase):
     def pending(self) -> int:
         """Count the records that have no outcome yet."""
         return self.machine.pending()
-
-    def transaction_ended(self) -> None:
-        """Report that the application knows the end of a transaction."""
-        self.machine.transaction_ended()
-        self.shell.note_reported()
 
     def report(self, pending: int) -> DeliveryReport:
         """Return the counts since the last report."""

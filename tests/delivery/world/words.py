@@ -111,6 +111,7 @@ class PlainErrors:
         **place: Any,
     ) -> KafkaGuardError:
         """Make an error from a code or a class."""
+        place.pop("theirs", None)
         cls = for_code(error) if isinstance(error, int) else error
         return cls(message, client=self.client, **place)
 
@@ -124,7 +125,8 @@ class PlainErrors:
         **place: Any,
     ) -> KafkaGuardError:
         """Make an error from what a client raised."""
-        verdict = verdict or classify(original, api="Produce", **(context or {}))
+        context = {"api": place.get("api") or "Produce", **(context or {})}
+        verdict = verdict or classify(original, **context)
         signal = signal_of(original)
         code = signal.key if signal and isinstance(signal.key, int) else None
         return verdict.error_class(

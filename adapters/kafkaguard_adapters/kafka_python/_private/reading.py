@@ -296,15 +296,6 @@ def transaction_error(producer: Any) -> BaseException | None:
     return unwrapped(manager.last_error)
 
 
-def is_in_transaction(producer: Any) -> bool:
-    """Return whether a transaction is open."""
-    manager = producer._transaction_manager
-    return manager is not None and manager._current_state in (
-        TransactionState.IN_TRANSACTION,
-        TransactionState.ABORTABLE_ERROR,
-    )
-
-
 def transaction_state(producer: Any) -> str:
     """Return the client's name of a transactional producer's state."""
     name: str = producer._transaction_manager._current_state.name

@@ -48,12 +48,6 @@ class _Dropped(deque[Any]):
         return super().popleft() if self else self._head
 
 
-def state_of(producer: Any) -> str:
-    """Return the name of the client's transaction state."""
-    name: str = producer._txn_manager.state.name
-    return name
-
-
 def is_open(producer: Any) -> bool:
     """Return whether the client has an open transaction."""
     return producer._txn_manager.state in _OPEN
