@@ -99,6 +99,14 @@ class Player:
         """Resume all partitions."""
         raise NotImplementedError
 
+    def commit(self) -> None:
+        """Commit a transaction, or offsets."""
+        raise NotImplementedError
+
+    def abort(self) -> None:
+        """Abort a transaction."""
+        raise NotImplementedError
+
     def drain(self, seconds: float) -> None:
         """Read until the input's records were all handed out, or the time is over."""
         with contextlib.suppress(Exception):
@@ -113,6 +121,16 @@ class Player:
                 failures += 1
                 trace.write("drain", error=trace.error(failure))
                 time.sleep(0.1)
+
+    def end_open(self) -> None:
+        """End the open transaction, as the errors say: commit it again, or abort it."""
+        for call in (self.commit, self.abort):
+            try:
+                call()
+            except Exception as failure:
+                trace.write("ending", error=trace.error(failure))
+            else:
+                return
 
     def pause(self, seconds: float) -> None:
         """Let the application do something else."""

@@ -239,8 +239,8 @@ def _transactions(rng: random.Random, _: str) -> tuple[dict[str, Any], list[Step
         steps.append(Step("commit" if rng.random() < 0.75 else "abort"))
     pairs = [_transaction_pair(rng) for _ in range(rng.choice((1, 2)))]
     steps = _with_faults(rng, steps, pairs)
-    # What lasts is over then: a transaction must succeed.
-    final = [Step("begin"), _send(rng, few=True), Step("commit")]
+    # What lasts is over then: what is open can be ended, and a transaction succeeds.
+    final = [Step("end_open"), Step("begin"), _send(rng, few=True), Step("commit")]
     return {"linger": rng.choice((0, 20))}, [*steps, Step("calm"), *final, _end(rng)]
 
 
