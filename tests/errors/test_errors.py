@@ -111,6 +111,12 @@ def test_for_code_never_fails_and_keeps_the_number(code):
     assert pickle.loads(pickle.dumps(cls)) is cls
 
 
+def test_an_unrecognised_code_has_a_name_with_its_number():
+    """The class itself, which stands for all of them, has a name without one."""
+    assert e.UnrecognisedCodeError().name == "UNRECOGNISED"
+    assert for_code(999)().name == "UNRECOGNISED_999"
+
+
 def test_local_codes_are_those_of_librdkafka():
     """Numbers and names agree with the installed confluent_kafka, both ways."""
     from confluent_kafka import KafkaError

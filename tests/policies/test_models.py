@@ -196,6 +196,23 @@ def test_policy_id_is_of_the_content():
     assert policy.policy_id == "755513f8869a"
 
 
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("500 ms", "0.5"),
+        ("5s", "5"),
+        ("5 sec", "5"),
+        ("2 m", "120"),
+        ("2min", "120"),
+        ("1.5 H", "5400"),
+        ("7", "7 without quotes"),
+    ],
+)
+def test_a_time_with_a_unit_is_refused_with_the_number_to_write(text, seconds):
+    """Each unit that people write; settings are numbers of seconds."""
+    assert f"; write {seconds}" in error_text(deadline=text)
+
+
 def settings_of(model, without=()):
     """Each setting of a model, in parts too, as a change to another value."""
     for name, field in model.model_fields.items():
