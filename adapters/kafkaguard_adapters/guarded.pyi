@@ -4,7 +4,8 @@
 # types, would fit everything.
 # mypy: disallow-subclassing-any=False
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Protocol, Self, TypedDict, TypeVar, Unpack, overload
 
 import aiokafka.admin
@@ -97,13 +98,23 @@ class AwaitedProducer(AiokafkaProducer, _Awaited, aiokafka.AIOKafkaProducer): ..
 class ConfluentAdmin(ClusterCalls, _Blocking, confluent_kafka.admin.AdminClient):
     def close(self) -> None: ...
 
-class ConfluentConsumer(ReportCalls, _Blocking, confluent_kafka.Consumer): ...
+class ConfluentConsumer(ReportCalls, _Blocking, confluent_kafka.Consumer):
+    def commit(
+        self,
+        message: confluent_kafka.Message | None = None,
+        offsets: Sequence[confluent_kafka.TopicPartition] | None = None,
+        asynchronous: bool = True,
+        *,
+        allow_unassigned: bool = False,
+    ) -> Any: ...
+
 class ConfluentAIOProducer(
     AsyncClusterCalls, _Awaited, confluent_kafka.aio.AIOProducer
 ): ...
 
 class ConfluentProducer(ClusterCalls, _Blocking, confluent_kafka.Producer):
     def report(self) -> DeliveryReport: ...
+    def transaction(self) -> AbstractContextManager[None]: ...
     def close(self, timeout: float | None = None) -> bool: ...
 
 class KafkaPythonAdmin(ClusterCalls, _Blocking, kafka.KafkaAdminClient): ...

@@ -39,6 +39,9 @@ assert_type(guard(factory=DeserializingConsumer, config=config).lag(), LagReport
 with guard(Producer(config), strict=True) as producer:
     producer.produce("t", b"v")
     assert_type(producer.end_offsets([("t", 0)]), OffsetsReport)
+    with producer.transaction():
+        producer.produce("t", b"v")
+consumer.commit(offsets=[], asynchronous=False, allow_unassigned=True)
 assert_type(guard(AdminClient({**config})).lag(), LagReport)
 """
 MISTAKES = """
