@@ -25,8 +25,7 @@ from pathlib import Path
 from kafkaguard.testing import StartError
 from kafkaguard.testing.cluster.archive import with_archive, with_recorded
 from kafkaguard.testing.cluster.cache import cache_folder
-from kafkaguard.testing.cluster.java import java
-from kafkaguard.testing.cluster.runtime import Runtime
+from kafkaguard.testing.cluster.java import Runtime, java
 
 _JAVA_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 #: A job with a shuffle and Python workers, whose classes are recorded.

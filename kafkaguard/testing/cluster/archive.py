@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from kafkaguard.testing.cluster.runtime import Runtime
+    from kafkaguard.testing.cluster.java import Runtime
 
 
 def with_archive(runtime: Runtime, run_once: Callable[[Runtime], None]) -> Runtime:
@@ -50,8 +50,8 @@ def with_recorded(runtime: Runtime) -> Runtime:
 
 def _archive(runtime: Runtime) -> Path:
     parts = (runtime.java.resolve(), runtime.jars[0])
-    seen = ";".join(f"{part}:{part.stat().st_mtime_ns}" for part in parts)
-    fingerprint = hashlib.sha256(seen.encode()).hexdigest()[:16]
+    stamps = ";".join(f"{part}:{part.stat().st_mtime_ns}" for part in parts)
+    fingerprint = hashlib.sha256(stamps.encode()).hexdigest()[:16]
     return cache_folder() / f"classes-{fingerprint}.jsa"
 
 

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
+from itertools import dropwhile
 from typing import TYPE_CHECKING
 
 from kafkaguard._common.arguments import flag, seconds
 from kafkaguard.testing.cluster.errors import ClusterError, PortTakenError, StartError
-from kafkaguard.testing.cluster.output import quote
 from kafkaguard.testing.cluster.requests import knows_brokers, wait_for
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from kafkaguard.testing.cluster.runtime import Runtime
+    from kafkaguard.testing.cluster.java import Runtime
     from kafkaguard.testing.cluster.workspace import Workspace
+
 
 _START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 30.0
@@ -43,7 +45,7 @@ class Broker:
         self._workspace = workspace
         self._runtime = runtime
         self._process: subprocess.Popen[bytes] | None = None
-        self._paused = False
+        self._is_paused = False
         self._log_start = 0
 
     @property
@@ -71,7 +73,7 @@ class Broker:
     @property
     def is_serving(self) -> bool:
         """Whether its process exists and is not paused."""
-        return self.is_running and not self._paused
+        return self.is_running and not self._is_paused
 
     def start(self, *, wait: bool = True, timeout: float = _START_TIMEOUT_S) -> None:
         """Start the broker, on the same ports and data as before.
@@ -95,7 +97,7 @@ class Broker:
         command = self._runtime.command("kafka.Kafka", str(self._properties))
         self._log_start = self.log.stat().st_size if self.log.exists() else 0
         self._process = self._workspace.spawn(command, self.log)
-        self._paused = False
+        self._is_paused = False
         if wait:
             self.wait_until_ready({self.id}, timeout)
 
@@ -115,11 +117,11 @@ class Broker:
 
         in_time = wait_for(is_ready, timeout)
         if not self.is_running:
-            raise self._ended()
+            raise self._start_error()
         if not in_time:
             raise StartError(
                 f"broker {self.id} ({self.address}) does not see the brokers "
-                f"{sorted(brokers)} as alive after {timeout:.1f} s. {self._story()}"
+                f"{sorted(brokers)} as alive after {timeout:.1f} s. {self._quote_log()}"
             )
 
     def stop(self, timeout: float = _STOP_TIMEOUT_S) -> bool:
@@ -160,7 +162,7 @@ class Broker:
         """
         process = self._running_process()
         process.send_signal(signal.SIGSTOP)
-        self._paused = True
+        self._is_paused = True
         # On a busy machine, some of its threads run on for a moment.
         if not wait_for(lambda: _has_stopped(process.pid), _PAUSE_TIMEOUT_S):
             raise ClusterError(f"broker {self.id} did not stop within 10 s")
@@ -168,20 +170,22 @@ class Broker:
     def resume(self) -> None:
         """Let a paused broker continue (SIGCONT)."""
         self._running_process().send_signal(signal.SIGCONT)
-        self._paused = False
+        self._is_paused = False
 
     def _running_process(self) -> subprocess.Popen[bytes]:
         if self._process is None or not self.is_running:
             raise ClusterError(f"broker {self.id} is not running; call start() first")
         return self._process
 
-    def _ended(self) -> StartError:
+    def _start_error(self) -> StartError:
         code = self._process.returncode if self._process else None
-        story = self._story()
-        kind = PortTakenError if "Address already in use" in story else StartError
-        return kind(f"broker {self.id} ended with code {code} while starting. {story}")
+        quotation = self._quote_log()
+        kind = PortTakenError if "Address already in use" in quotation else StartError
+        return kind(
+            f"broker {self.id} ended with code {code} while starting. {quotation}"
+        )
 
-    def _story(self) -> str:
+    def _quote_log(self) -> str:
         """Quote the log since the last start."""
         with self.log.open(errors="replace") as log:
             log.seek(self._log_start)
@@ -192,5 +196,19 @@ def _has_stopped(pid: int) -> bool:
     """Return whether all threads of a child have stopped, if that can be known."""
     if sys.platform == "darwin":
         return True
-    look = os.WSTOPPED | os.WNOWAIT | os.WNOHANG
-    return os.waitid(os.P_PID, pid, look) is not None
+    options = os.WSTOPPED | os.WNOWAIT | os.WNOHANG
+    return os.waitid(os.P_PID, pid, options) is not None
+
+
+_LINES = 15
+_ERROR = re.compile(r" (ERROR|FATAL) |^Exception in |^Error|^usage:")
+_NOISE = re.compile(r" INFO |^\s+(at |\.\.\. \d+ more)")
+
+
+def quote(log: str) -> str:
+    """Quote the first error and its consequences, or the end, without stack frames."""
+    lines = log.splitlines()
+    if lines_from_error := [*dropwhile(lambda line: not _ERROR.search(line), lines)]:
+        relevant = [line for line in lines_from_error if not _NOISE.search(line)]
+        return "\n".join(["The first error in its log:", *relevant[:_LINES]])
+    return "\n".join(["Its log ends:", *lines[-_LINES:]])

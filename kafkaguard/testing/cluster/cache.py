@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 def cache_folder() -> Path:
     """Return ``KAFKAGUARD_CACHE``, or ``kafkaguard`` in the user's cache folder."""
-    if given := os.environ.get("KAFKAGUARD_CACHE"):
-        return Path(given).absolute()
+    if folder := os.environ.get("KAFKAGUARD_CACHE"):
+        return Path(folder).absolute()
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home).absolute() / "kafkaguard"
 

@@ -1,4 +1,4 @@
-"""Client settings for each client and listener."""
+"""Client settings for each client and listener, and JAAS entries."""
 
 from __future__ import annotations
 
@@ -10,11 +10,34 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard.testing.cluster.errors import ClusterError
-from kafkaguard.testing.cluster.jaas import login, unsecured_login
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+
+
+_MODULES = {
+    "PLAIN": "plain.PlainLoginModule",
+    "SCRAM-SHA-256": "scram.ScramLoginModule",
+    "SCRAM-SHA-512": "scram.ScramLoginModule",
+    "OAUTHBEARER": "oauthbearer.OAuthBearerLoginModule",
+}
+
+
+def login(mechanism: str, **options: str) -> str:
+    """Make the entry of a SASL mechanism; quotes and escapes are as in JSON."""
+    module = f"org.apache.kafka.common.security.{_MODULES[mechanism]} required"
+    quoted = (
+        f" {key}={json.dumps(value, ensure_ascii=False)}"
+        for key, value in options.items()
+    )
+    return module + "".join(quoted) + ";"
+
+
+def unsecured_login(subject: str) -> str:
+    """Make the entry that creates an unsigned OAUTHBEARER token for a subject."""
+    return login("OAUTHBEARER", unsecuredLoginStringClaim_sub=subject)
+
 
 _TOKEN_LIFETIME_S = 3600
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard._common.arguments import flag, names, seconds, whole_number
-from kafkaguard.testing.cluster import acls, topics
+from kafkaguard.testing.cluster import topics
 from kafkaguard.testing.cluster.clients import client_config
 from kafkaguard.testing.cluster.errors import ClusterError
 from kafkaguard.testing.cluster.jars import DEFAULT_VERSION
@@ -81,8 +81,8 @@ class KafkaCluster:
     ) -> None:
         if whole_number("KafkaCluster(): brokers", brokers) < 1:
             raise ClusterError(f"a cluster has at least one broker, not {brokers}")
-        for argument, given in (("tls", tls), ("oauth", oauth), ("tiered", tiered)):
-            flag(f"KafkaCluster(): {argument}", given)
+        for argument, value in (("tls", tls), ("oauth", oauth), ("tiered", tiered)):
+            flag(f"KafkaCluster(): {argument}", value)
         supers = frozenset(names("super_users", super_users) or ())
         security = Security(dict(users or {}), supers, tls, oauth)
         security.check()
@@ -157,8 +157,8 @@ class KafkaCluster:
     @property
     def listeners(self) -> tuple[Listener, ...]:
         """All listeners for clients."""
-        known = self._running.listeners.values()
-        return tuple(each for each in known if each.name != CONTROLLER.name)
+        listeners = self._running.listeners.values()
+        return tuple(each for each in listeners if each.name != CONTROLLER.name)
 
     def listener(self, name: str) -> Listener:
         """Look up a listener by name.
@@ -166,13 +166,13 @@ class KafkaCluster:
         Raises:
             ClusterError: The cluster has no such listener, or is not running.
         """
-        known = self._running.listeners
-        if name not in known:
+        listeners = self._running.listeners
+        if name not in listeners:
             raise ClusterError(
-                f"no listener {name!r} in this cluster, which has {', '.join(known)}. "
-                "users=, tls= and oauth= add listeners."
+                f"no listener {name!r} in this cluster, which has "
+                f"{', '.join(listeners)}. users=, tls= and oauth= add listeners."
             )
-        return known[name]
+        return listeners[name]
 
     def client_config(
         self,
@@ -198,8 +198,10 @@ class KafkaCluster:
             ClusterError: There is no such listener, client or user, or a user is
                 missing.
         """
-        way = self.listener(listener)
-        access = self._blueprint.security.access(way, user, mechanism, self.authority)
+        target = self.listener(listener)
+        access = self._blueprint.security.access(
+            target, user, mechanism, self.authority
+        )
         return client_config(client, access)
 
     @property
@@ -296,7 +298,7 @@ class KafkaCluster:
             ClusterError: There is no such operation or resource, or not all brokers
                 knew the grant in time.
         """
-        acls.grant(self._serving(), acls.Grant(user, operation, resource, name))
+        topics.grant(self._serving(), user, operation, resource, name)
 
     @property
     def _running(self) -> Running:

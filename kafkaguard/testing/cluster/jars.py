@@ -1,9 +1,10 @@
-"""Find Kafka's jars, and check that they are complete.
+"""Find Kafka's jars, download them at the first use, and check that they are complete.
 
 The first use takes the cache's lock, checks again, downloads into a folder beside the
 final one, opens each jar, writes the list of names and sizes, and renames the folder. A
 process that waited for the lock finds the jars. A process that died leaves no folder
-that seems complete.
+that seems complete. jgo resolves dependencies as Maven does, so neither Maven nor Java
+is needed here.
 """
 
 from __future__ import annotations
@@ -12,18 +13,83 @@ import json
 import os
 import re
 import shutil
+import subprocess
+import sys
 import tempfile
 import time
 import zipfile
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
+from kafkaguard._common.extras import require
 from kafkaguard.testing.cluster.cache import cache_folder, lock, say
-from kafkaguard.testing.cluster.download import Artifact, fetch
 from kafkaguard.testing.cluster.errors import JarsNotFoundError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+
+_TIMEOUT_S: Final = 600
+
+
+@dataclass(frozen=True, slots=True)
+class Artifact:
+    """The Maven coordinates of a jar."""
+
+    group: str
+    name: str
+    version: str
+    classifier: str = ""
+
+    @property
+    def file_name(self) -> str:
+        """The jar's file name."""
+        parts = (self.name, self.version, self.classifier)
+        return "-".join(filter(None, parts)) + ".jar"
+
+    def __str__(self) -> str:
+        """Return the coordinates as Maven's commands write them."""
+        parts = (self.group, self.name, self.version, self.classifier)
+        return ":".join(filter(None, parts))
+
+
+def fetch(artifacts: Sequence[Artifact], folder: Path, *, alone: bool = False) -> None:
+    """Download jars into a folder, within 10 minutes.
+
+    Args:
+        artifacts: The jars.
+        folder: An empty folder.
+        alone: Whether to leave out their dependencies.
+
+    Raises:
+        JarsNotFoundError: They cannot be downloaded; the text says why.
+    """
+    names = ", ".join(map(str, artifacts))
+    try:
+        require("fetching Kafka's jars", "testing", "jgo")
+    except ModuleNotFoundError as error:
+        raise JarsNotFoundError(str(error)) from None
+    program = Path(__file__).with_name("jgo_program.py")
+    # -P: otherwise modules beside the program would hide modules of the same name.
+    python = [sys.executable, "-P", "-W", "ignore", str(program)]
+    scope = "alone" if alone else "all"
+    try:
+        process = subprocess.run(
+            [*python, str(folder), scope, *map(str, artifacts)],
+            capture_output=True,
+            text=True,
+            timeout=_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        reason = f"not done in {_TIMEOUT_S} s"
+        raise JarsNotFoundError(f"cannot fetch {names}: {reason}") from error
+    if process.returncode:
+        lines = process.stderr.strip().splitlines()
+        reason = lines[-1] if lines else f"the program ended with {process.returncode}"
+        raise JarsNotFoundError(f"cannot fetch {names}: {reason}")
+
 
 DEFAULT_VERSION = "4.3.1"
 _LIST = "jars.json"
@@ -57,12 +123,12 @@ def kafka_jars(version: str = DEFAULT_VERSION) -> Path:
     """
     if not re.fullmatch(r"\d+\.\d+\.\d+", version):
         raise JarsNotFoundError(
-            f"{version!r} is no Kafka version; expected one such as {DEFAULT_VERSION}"
+            f"{version!r} is not a Kafka version, such as {DEFAULT_VERSION}"
         )
-    broker = _kafka("kafka_2.13", version)
-    if given := _given_folder(version):
-        return _checked(given, [broker, _kafka("kafka-clients", version)])
-    return _cached(f"kafka-{version}", [broker, _LOGGER])
+    broker = _kafka_jar("kafka_2.13", version)
+    if folder := _configured_folder(version):
+        return _check_folder(folder, [broker, _kafka_jar("kafka-clients", version)])
+    return _find_or_fetch(f"kafka-{version}", [broker, _LOGGER])
 
 
 def tiered_jars(version: str) -> Path:
@@ -72,11 +138,11 @@ def tiered_jars(version: str) -> Path:
         JarsNotFoundError: It is not published for this version, or cannot be
             downloaded.
     """
-    storage = _kafka("kafka-storage", version, "test")
-    if given := _given_folder(version):
-        return _checked(given, [storage])
+    storage = _kafka_jar("kafka-storage", version, "test")
+    if folder := _configured_folder(version):
+        return _check_folder(folder, [storage])
     try:
-        return _cached(f"tiered-{version}", [storage], alone=True)
+        return _find_or_fetch(f"tiered-{version}", [storage], alone=True)
     except JarsNotFoundError as error:
         raise JarsNotFoundError(
             f"tiered storage needs a jar of Kafka's tests, which is not published for "
@@ -84,35 +150,37 @@ def tiered_jars(version: str) -> Path:
         ) from error
 
 
-def _kafka(name: str, version: str, classifier: str = "") -> Artifact:
+def _kafka_jar(name: str, version: str, classifier: str = "") -> Artifact:
     return Artifact("org.apache.kafka", name, version, classifier)
 
 
-def _given_folder(version: str) -> Path | None:
-    given = os.environ.get("KAFKAGUARD_KAFKA_JARS")
-    if not given:
+def _configured_folder(version: str) -> Path | None:
+    path = os.environ.get("KAFKAGUARD_KAFKA_JARS")
+    if not path:
         return None
-    folder = Path(given).absolute()
+    folder = Path(path).absolute()
     return folder / version if (folder / version).is_dir() else folder
 
 
-def _checked(folder: Path, artifacts: Sequence[Artifact]) -> Path:
+def _check_folder(folder: Path, artifacts: Sequence[Artifact]) -> Path:
     names = [each.file_name for each in artifacts]
-    if missing := [name for name in names if not (folder / name).is_file()]:
+    if missing_jars := [name for name in names if not (folder / name).is_file()]:
         raise JarsNotFoundError(
-            f"KAFKAGUARD_KAFKA_JARS: {folder} lacks {', '.join(missing)}. "
+            f"KAFKAGUARD_KAFKA_JARS: {folder} lacks {', '.join(missing_jars)}. "
             "Put it there, or unset the variable to fetch what is needed."
         )
     return folder
 
 
-def _cached(name: str, artifacts: Sequence[Artifact], *, alone: bool = False) -> Path:
+def _find_or_fetch(
+    name: str, artifacts: Sequence[Artifact], *, alone: bool = False
+) -> Path:
     folder = cache_folder() / name
-    if _is_whole(folder):
+    if _is_complete(folder):
         return folder
     try:
         with lock("fetch"):
-            if not _is_whole(folder):
+            if not _is_complete(folder):
                 _fetch(folder, artifacts, alone=alone)
     except OSError as error:
         raise JarsNotFoundError(
@@ -122,7 +190,7 @@ def _cached(name: str, artifacts: Sequence[Artifact], *, alone: bool = False) ->
     return folder
 
 
-def _is_whole(folder: Path) -> bool:
+def _is_complete(folder: Path) -> bool:
     try:
         expected: dict[str, int] = json.loads((folder / _LIST).read_text())
         return expected == _sizes(folder)
@@ -152,13 +220,13 @@ def _fetch(folder: Path, artifacts: Sequence[Artifact], *, alone: bool) -> None:
 
 
 def _verify(folder: Path, artifacts: Sequence[Artifact]) -> None:
-    wanted = [folder / each.file_name for each in artifacts]
-    bad = [jar.name for jar in {*wanted, *folder.glob("*.jar")} if not _opens(jar)]
+    jars = [folder / each.file_name for each in artifacts]
+    bad = [jar.name for jar in {*jars, *folder.glob("*.jar")} if not _is_readable(jar)]
     if bad:
         raise JarsNotFoundError(f"damaged or missing after fetching: {', '.join(bad)}")
 
 
-def _opens(jar: Path) -> bool:
+def _is_readable(jar: Path) -> bool:
     try:
         with zipfile.ZipFile(jar) as archive:
             return archive.testzip() is None

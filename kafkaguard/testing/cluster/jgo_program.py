@@ -45,18 +45,18 @@ def _fetch(scratch: str, names: list[str], *, alone: bool) -> list[Path]:
         remote_repos={"mirror": mirror} if mirror else None,
         timeout=_ANSWER_TIMEOUT_S,
     )
-    named = [context.create_dependency(name) for name in names]
-    needed = [] if alone else context.resolver.resolve(named)[1]
+    dependencies = [context.create_dependency(name) for name in names]
+    more = [] if alone else context.resolver.resolve(dependencies)[1]
     with ThreadPoolExecutor(_PARALLEL) as pool:
-        artifacts = [each.artifact for each in (*named, *needed)]
+        artifacts = [each.artifact for each in (*dependencies, *more)]
         return list(pool.map(lambda artifact: artifact.resolve(), artifacts))
 
 
-def main(folder: str, which: str, *names: str) -> None:
+def main(folder: str, scope: str, *names: str) -> None:
     """Download the jars, then move them into the folder."""
     logging.getLogger("jgo").addHandler(_Strict(logging.WARNING))
     with tempfile.TemporaryDirectory(dir=Path(folder).parent) as scratch:
-        for jar in _fetch(scratch, [*names], alone=which == "alone"):
+        for jar in _fetch(scratch, [*names], alone=scope == "alone"):
             shutil.move(jar, folder)
 
 

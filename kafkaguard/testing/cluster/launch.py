@@ -1,30 +1,32 @@
-"""Start the brokers of a cluster."""
+"""Format the data folders of a cluster's brokers, and start the brokers."""
 
 from __future__ import annotations
 
+import base64
 import time
+import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kafkaguard.testing.cluster.archive import with_archive
-from kafkaguard.testing.cluster.broker import Broker
+from kafkaguard.testing.cluster.broker import Broker, quote
 from kafkaguard.testing.cluster.errors import PortTakenError, StartError
-from kafkaguard.testing.cluster.format import format_storage, random_cluster_id
 from kafkaguard.testing.cluster.jars import DEFAULT_VERSION
+from kafkaguard.testing.cluster.java import Runtime
 from kafkaguard.testing.cluster.listeners import CONTROLLER, Listener, on_free_ports
 from kafkaguard.testing.cluster.properties import (
     cluster_settings,
     controllers,
     node_settings,
     render,
+    tiered_settings,
 )
-from kafkaguard.testing.cluster.runtime import Runtime
 from kafkaguard.testing.cluster.security import Security
-from kafkaguard.testing.cluster.tiered import tiered_settings
 from kafkaguard.testing.cluster.workspace import Workspace
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
+
 
 _TRIES = 3
 _RUN_ONCE_TIMEOUT_S = 120.0
@@ -90,8 +92,8 @@ def _try_to_launch(blueprint: Blueprint, runtime: Runtime, timeout: float) -> Ru
         for broker in running.brokers:
             broker.start(wait=False)
         for broker in running.brokers:
-            left = max(0.0, deadline - time.monotonic())
-            broker.wait_until_ready(set(range(blueprint.brokers)), left)
+            seconds_left = max(0.0, deadline - time.monotonic())
+            broker.wait_until_ready(set(range(blueprint.brokers)), seconds_left)
     except BaseException:
         workspace.remove()
         raise
@@ -105,8 +107,8 @@ def _prepare(blueprint: Blueprint, runtime: Runtime, workspace: Workspace) -> Ru
     *listeners, controller = on_free_ports(kinds, sizes)
     shared = _shared_settings(blueprint, workspace)
     for node in nodes:
-        own = node_settings(node, workspace.folder, listeners, controller)
-        settings = {**shared, **own, **blueprint.settings}
+        own_settings = node_settings(node, workspace.folder, listeners, controller)
+        settings = {**shared, **own_settings, **blueprint.settings}
         workspace.properties(node).write_text(render(settings))
     cluster_id = random_cluster_id()
     options = blueprint.security.format_options()
@@ -128,3 +130,36 @@ def _shared_settings(blueprint: Blueprint, workspace: Workspace) -> dict[str, ob
     if blueprint.tiered:
         settings.update(tiered_settings(workspace.remote, blueprint.brokers))
     return settings
+
+
+_TIMEOUT_S = 60
+
+
+def random_cluster_id() -> str:
+    """Make a cluster id; like Kafka's own, it does not begin with a hyphen."""
+    return "K" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
+
+
+def format_storage(
+    workspace: Workspace,
+    runtime: Runtime,
+    nodes: Sequence[int],
+    cluster_id: str,
+    options: Sequence[str] = (),
+) -> None:
+    """Format the data folders of all nodes in parallel.
+
+    Raises:
+        StartError: Kafka refused, most likely a setting; the text has its output.
+    """
+    log = workspace.folder / "format.log"
+    processes = []
+    for node in nodes:
+        settings = str(workspace.properties(node))
+        arguments = [f"--cluster-id={cluster_id}", "--config", settings, *options]
+        command = runtime.command("kafka.tools.StorageTool", "format", *arguments)
+        processes.append(workspace.spawn(command, log))
+    codes = [workspace.reap(process, _TIMEOUT_S) for process in processes]
+    if any(codes):
+        output = quote(log.read_text(errors="replace"))
+        raise StartError(f"Kafka refused to format the brokers' folders. {output}")

@@ -1,14 +1,42 @@
-"""The listeners of a cluster, by name."""
+"""The listeners of a cluster, on free loopback ports."""
 
 from __future__ import annotations
 
+import random
+import socket
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kafkaguard.testing.cluster.ports import HOST, free_ports
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+
+HOST = "127.0.0.1"
+# Below the range of ports for outgoing connections, so that the port of a stopped
+# broker stays free.
+_RANGE = range(20_000, 32_000)
+# Not the shared generator: test runners give it the same seed in all processes.
+_random = random.SystemRandom()
+
+
+def free_ports(count: int) -> list[int]:
+    """Choose different ports on which nothing listens now."""
+    ports: list[int] = []
+    while len(ports) < count:
+        port = _random.choice(_RANGE)
+        if port not in ports and _is_free(port):
+            ports.append(port)
+    return ports
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as candidate:
+        candidate.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            candidate.bind((HOST, port))
+        except OSError:
+            return False
+        return True
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from kafkaguard.testing.cluster.listeners import PLAINTEXT
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
     from kafkaguard.testing.cluster.listeners import Listener
+
 
 _QUORUM = 3
 
@@ -47,18 +50,20 @@ def node_settings(
 ) -> dict[str, object]:
     """Return the settings that differ between brokers."""
     voters = range(len(controller.addresses))
-    own = [*listeners, controller] if node in voters else listeners
+    node_listeners = [*listeners, controller] if node in voters else listeners
     return {
         "node.id": node,
         "process.roles": "broker,controller" if node in voters else "broker",
         "log.dirs": folder / f"data-{node}",
-        "listeners": _listed(f"{each.name}://{each.addresses[node]}" for each in own),
-        "listener.security.protocol.map": _listed(
+        "listeners": _join(
+            f"{each.name}://{each.addresses[node]}" for each in node_listeners
+        ),
+        "listener.security.protocol.map": _join(
             f"{each.name}:{each.security_protocol}" for each in [*listeners, controller]
         ),
         "inter.broker.listener.name": listeners[0].name,
         "controller.listener.names": controller.name,
-        "controller.quorum.voters": _listed(
+        "controller.quorum.voters": _join(
             f"{voter}@{controller.addresses[voter]}" for voter in voters
         ),
     }
@@ -70,5 +75,25 @@ def render(settings: Mapping[str, object]) -> str:
     return "\n".join(lines)
 
 
-def _listed(values: Iterable[str]) -> str:
+def _join(values: Iterable[str]) -> str:
     return ",".join(values)
+
+
+_STORAGE = "org.apache.kafka.server.log.remote.storage.LocalTieredStorage"
+
+
+def tiered_settings(remote: Path, brokers: int) -> dict[str, object]:
+    """Return the broker settings; segments move within seconds, not minutes."""
+    return {
+        "remote.log.storage.system.enable": "true",
+        "remote.log.storage.manager.class.name": _STORAGE,
+        "rsm.config.dir": remote,
+        "remote.log.metadata.manager.listener.name": PLAINTEXT.name,
+        "rlmm.config.remote.log.metadata.topic.num.partitions": 1,
+        "rlmm.config.remote.log.metadata.topic.replication.factor": min(3, brokers),
+        "rlmm.config.remote.log.metadata.initialization.retry.interval.ms": 100,
+        "remote.log.manager.task.interval.ms": 500,
+        "log.initial.task.delay.ms": 500,
+        "log.retention.check.interval.ms": 500,
+        "log.segment.delete.delay.ms": 100,
+    }

@@ -78,8 +78,8 @@ def metadata(address: str, topics: Iterable[str] = ()) -> Any:
     """Ask a broker which brokers and topics it knows."""
     from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
-    wanted = [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
-    request = MetadataRequest(topics=wanted, allow_auto_topic_creation=False)
+    entries = [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
+    request = MetadataRequest(topics=entries, allow_auto_topic_creation=False)
     return ask(address, request, MetadataResponse, version=9)
 
 
@@ -89,14 +89,14 @@ def knows_brokers(address: str, expected: set[int]) -> bool:
 
     try:
         versions = ask(address, ApiVersionsRequest(), ApiVersionsResponse, version=0)
-        seen = {broker.node_id for broker in metadata(address).brokers}
+        node_ids = {broker.node_id for broker in metadata(address).brokers}
     except OSError:
         return False
-    return versions.error_code == 0 and expected <= seen
+    return versions.error_code == 0 and expected <= node_ids
 
 
 def wait_for_all(
-    addresses: Sequence[str], knows: Callable[[str], bool], what: str
+    addresses: Sequence[str], knows: Callable[[str], bool], description: str
 ) -> None:
     """Wait until the brokers at all of these addresses know something.
 
@@ -104,17 +104,17 @@ def wait_for_all(
         ClusterError: Not all of them knew it in time.
     """
 
-    def known(address: str) -> bool:
+    def is_known(address: str) -> bool:
         try:
             return knows(address)
         except OSError:
             return False
 
-    if not wait_for(lambda: all(map(known, addresses)), _READY_TIMEOUT_S):
-        unaware = ", ".join(each for each in addresses if not known(each))
+    if not wait_for(lambda: all(map(is_known, addresses)), _READY_TIMEOUT_S):
+        unaware = ", ".join(each for each in addresses if not is_known(each))
         raise ClusterError(
-            f"{what}: after {_READY_TIMEOUT_S:g} s not known to {unaware or 'all'}. "
-            "See the brokers' logs."
+            f"{description}: after {_READY_TIMEOUT_S:g} s not known to "
+            f"{unaware or 'all'}. See the brokers' logs."
         )
 
 

@@ -1,4 +1,4 @@
-"""Security of a test cluster: listeners, users and broker settings."""
+"""Security of a test cluster: listeners, users, certificates and broker settings."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from kafkaguard.testing.cluster.clients import Access
+from kafkaguard._common.extras import require
+from kafkaguard.testing.cluster.clients import Access, login, unsecured_login
 from kafkaguard.testing.cluster.errors import ClusterError
-from kafkaguard.testing.cluster.jaas import login, unsecured_login
-from kafkaguard.testing.cluster.listeners import PLAINTEXT, Listener
-from kafkaguard.testing.cluster.tls import check_packages, write_certificates
+from kafkaguard.testing.cluster.listeners import HOST, PLAINTEXT, Listener
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
+
 
 _SCRAM_DIGESTS = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 _SCRAM_ITERATIONS = 4096
@@ -58,11 +58,11 @@ class Security:
                     f"user {name!r}: names are letters, digits, and any of . _ - @, "
                     "without Kafka's User: in front"
                 )
-        strangers = sorted(self.super_users - self.users.keys())
-        if strangers and not self.oauth:
+        without_password = sorted(self.super_users - self.users.keys())
+        if without_password and not self.oauth:
             raise ClusterError(
-                f"super user {strangers[0]!r} cannot log in: give it a password among "
-                "the users, too (users={name: password}, --user NAME:PASSWORD)"
+                f"super user {without_password[0]!r} cannot log in: give it a password "
+                "among the users, too (users={name: password}, --user NAME:PASSWORD)"
             )
         for name, password in self.users.items():
             if not password:
@@ -70,7 +70,7 @@ class Security:
 
     def listeners(self) -> list[Listener]:
         """Return the listeners of the brokers."""
-        wanted = {
+        conditions = {
             PLAINTEXT: True,
             SASL_PLAIN: self.users,
             SASL_SCRAM: self.users,
@@ -78,7 +78,7 @@ class Security:
             SASL_TLS: self.users and self.tls,
             OAUTHBEARER: self.oauth,
         }
-        return [listener for listener, asked in wanted.items() if asked]
+        return [listener for listener, condition in conditions.items() if condition]
 
     def settings(self, folder: Path) -> dict[str, object]:
         """Return the broker settings, and write the certificates that they name."""
@@ -114,10 +114,10 @@ class Security:
         Raises:
             ClusterError: There is no such user or mechanism, or a user is missing.
         """
-        known = listener.mechanisms
-        mechanism = mechanism or next(iter(known), None)
-        if mechanism and mechanism not in known:
-            takes = ", ".join(known) or "no mechanism"
+        mechanisms = listener.mechanisms
+        mechanism = mechanism or next(iter(mechanisms), None)
+        if mechanism and mechanism not in mechanisms:
+            takes = ", ".join(mechanisms) or "no mechanism"
             raise ClusterError(f"{listener.name} takes {takes}, not {mechanism}")
         if mechanism and not user:
             raise ClusterError(f"give user= to log in through {listener.name}")
@@ -181,3 +181,37 @@ def _scram_credential(name: str, password: str, digest: str) -> str:
 
 def _base64(data: bytes) -> str:
     return base64.b64encode(data).decode()
+
+
+def check_packages() -> None:
+    """Check that certificates can be made, before anything starts.
+
+    Raises:
+        ClusterError: A package is missing; the text names it and the extra.
+    """
+    try:
+        require("TLS", "testing", "trustme", "cryptography")
+    except ModuleNotFoundError as error:
+        raise ClusterError(str(error)) from None
+
+
+def write_certificates(authority_file: Path, keystore_file: Path) -> None:
+    """Write the authority's certificate, and the brokers' key and certificate (PEM)."""
+    import trustme
+
+    authority = trustme.CA()
+    issued = authority.issue_cert(HOST, "localhost")
+    chain = b"".join(blob.bytes() for blob in issued.cert_chain_pems)
+    keystore_file.write_bytes(_pkcs8(issued.private_key_pem.bytes()) + chain)
+    authority.cert_pem.write_to_path(authority_file)
+
+
+def _pkcs8(key: bytes) -> bytes:
+    """Convert a private key to PKCS #8, the only format that Kafka reads."""
+    from cryptography.hazmat.primitives import serialization
+
+    return serialization.load_pem_private_key(key, password=None).private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )

@@ -8,7 +8,7 @@ import pytest
 
 from kafkaguard.testing import StartError
 from kafkaguard.testing.cluster.archive import with_archive
-from kafkaguard.testing.cluster.runtime import Runtime
+from kafkaguard.testing.cluster.java import Runtime
 
 pytestmark = pytest.mark.java
 

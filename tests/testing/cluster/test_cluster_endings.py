@@ -13,7 +13,7 @@ import pytest
 
 from kafkaguard.testing import ClusterError, KafkaCluster, StartError
 from kafkaguard.testing.cluster import listeners
-from kafkaguard.testing.cluster.ports import HOST, free_ports
+from kafkaguard.testing.cluster.listeners import HOST, free_ports
 from kafkaguard.testing.cluster.requests import wait_for
 
 pytestmark = [pytest.mark.xdist_group("endings"), pytest.mark.java]

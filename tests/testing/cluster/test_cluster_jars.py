@@ -13,7 +13,7 @@ from threading import Thread
 import pytest
 
 from kafkaguard.testing import JarsNotFoundError, KafkaCluster
-from kafkaguard.testing.cluster import download
+from kafkaguard.testing.cluster import jars
 from kafkaguard.testing.cluster.jars import kafka_jars, tiered_jars
 
 pytestmark = [pytest.mark.xdist_group("jars"), pytest.mark.java]
@@ -206,7 +206,7 @@ def test_a_jar_that_is_not_the_one_is_refused(repository, empty_cache):
 
 def test_a_fetch_that_takes_too_long_is_given_up(empty_cache, monkeypatch):
     """The caller is told, though the repository never answers."""
-    monkeypatch.setattr(download, "_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(jars, "_TIMEOUT_S", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"http://127.0.0.1:{silent.getsockname()[1]}"
         monkeypatch.setenv("KAFKAGUARD_MAVEN_REPOSITORY", address)
@@ -225,7 +225,7 @@ def test_without_its_package_the_extra_is_named(empty_cache, monkeypatch):
 @pytest.mark.parametrize("version", ["4.x", "latest", "4.3", ""])
 def test_a_bad_version_is_refused(version):
     """A malformed version is refused before anything is looked up."""
-    with pytest.raises(JarsNotFoundError, match="is no Kafka version"):
+    with pytest.raises(JarsNotFoundError, match="is not a Kafka version"):
         kafka_jars(version)
 
 

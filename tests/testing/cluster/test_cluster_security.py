@@ -16,8 +16,8 @@ from kafka.errors import (
 from kafka.protocol.admin import DescribeLogDirsRequest
 
 from kafkaguard.testing import ClusterError, KafkaCluster
+from kafkaguard.testing.cluster.java import Runtime
 from kafkaguard.testing.cluster.properties import render
-from kafkaguard.testing.cluster.runtime import Runtime
 
 pytestmark = [pytest.mark.xdist_group("secure-cluster"), pytest.mark.java]
 
