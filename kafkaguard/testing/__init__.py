@@ -16,7 +16,6 @@ if TYPE_CHECKING:
         StartError as StartError,
     )
     from kafkaguard.testing.cluster.listeners import Listener as Listener
-    from kafkaguard.testing.proxy.faults import Fault as Fault
     from kafkaguard.testing.proxy.journal import (
         AnsweredError as AnsweredError,
         Closure as Closure,
@@ -24,9 +23,12 @@ if TYPE_CHECKING:
         Exchange as Exchange,
         Journal as Journal,
     )
-    from kafkaguard.testing.proxy.language import SelectedRequests as SelectedRequests
+    from kafkaguard.testing.proxy.actions import Fault as Fault
     from kafkaguard.testing.proxy.matching import Request as Request
-    from kafkaguard.testing.proxy.names import FaultSpecError as FaultSpecError
+    from kafkaguard.testing.proxy.language import (
+        FaultSpecError as FaultSpecError,
+        SelectedRequests as SelectedRequests,
+    )
     from kafkaguard.testing.proxy.proxy import (
         FaultProxy as FaultProxy,
         ProxyError as ProxyError,
@@ -41,13 +43,12 @@ exports(
             "ClusterError JarsNotFoundError JavaNotFoundError StartError"
         ),
         "kafkaguard.testing.cluster.listeners": "Listener",
-        "kafkaguard.testing.proxy.faults": "Fault",
         "kafkaguard.testing.proxy.journal": (
             "AnsweredError Closure Counts Exchange Journal"
         ),
-        "kafkaguard.testing.proxy.language": "SelectedRequests",
+        "kafkaguard.testing.proxy.actions": "Fault",
         "kafkaguard.testing.proxy.matching": "Request",
-        "kafkaguard.testing.proxy.names": "FaultSpecError",
+        "kafkaguard.testing.proxy.language": "FaultSpecError SelectedRequests",
         "kafkaguard.testing.proxy.proxy": "FaultProxy ProxyError",
     },
 )

@@ -71,11 +71,11 @@ def _options(marker: pytest.Mark) -> dict[str, Any]:
     """Read the marker's arguments; an error names the wrong one and its place."""
     unknown = sorted(set(marker.kwargs) - _TOPIC_OPTIONS)
     if marker.args or unknown:
-        named = ", ".join([*map(repr, marker.args), *unknown])
+        names = ", ".join([*map(repr, marker.args), *unknown])
         hint = did_you_mean(unknown[0], _TOPIC_OPTIONS) if unknown else ""
         raise pytest.UsageError(
             f"@pytest.mark.kafka_topic takes {', '.join(sorted(_TOPIC_OPTIONS))} by "
-            f"name, not {named}{hint}"
+            f"name, not {names}{hint}"
         )
     return dict(marker.kwargs)
 

@@ -114,7 +114,7 @@ def test_errors_show_it_before_anybody_imports_the_module_of_errors():
 import pkgutil, sys, kafkaguard
 from importlib import import_module
 for package in ("_delivery.report", "_retries.breaker", "protocol._errors",
-                "testing.cluster.errors", "testing.proxy.names", "testing.proxy.proxy"):
+                "testing.cluster.errors", "testing.proxy.language", "testing.proxy.proxy"):
     import_module(f"kafkaguard.{package}")
 import_module("kafkaguard_policies.advice.stacking")
 import_module("kafkaguard_policies.model.problems")

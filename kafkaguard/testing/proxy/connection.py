@@ -74,10 +74,10 @@ class Connection:
         self._from_client, self._to_client = client
         self._plans: asyncio.Queue[Plan] = asyncio.Queue(_IN_FLIGHT)
         self._answers: asyncio.Queue[bytes] = asyncio.Queue(_IN_FLIGHT)
-        self._awaited = 0
-        self._open: deque[Exchange] = deque()
-        self._mute = False
-        self._reset = False
+        self._pending = 0
+        self._open_exchanges: deque[Exchange] = deque()
+        self._is_mute = False
+        self._is_reset = False
 
     async def run(self) -> None:
         """Serve the connection to its end, and record why it ended."""
@@ -87,7 +87,7 @@ class Connection:
         except asyncio.CancelledError as cancelled:
             reason = str(cancelled)
         finally:
-            for exchange in self._open:
+            for exchange in self._open_exchanges:
                 self._hub.journal.answer(exchange, "unanswered")
             self._hub.journal.closure(self._number, self._listener.broker, reason)
             await self._end_client()
@@ -101,107 +101,111 @@ class Connection:
             return f"no connection to the broker at {host}:{port}: {error!r}"
         self._from_broker, self._to_broker = upstream
         try:
-            return await self._first_to_end()
+            return await self._run_until_one_ends()
         finally:
             await _close(self._to_broker)
 
-    async def _first_to_end(self) -> str:
+    async def _run_until_one_ends(self) -> str:
         tasks = [
-            asyncio.create_task(self._take_requests()),
-            asyncio.create_task(self._take_answers()),
-            asyncio.create_task(self._give_answers()),
+            asyncio.create_task(self._forward_requests()),
+            asyncio.create_task(self._read_answers()),
+            asyncio.create_task(self._send_answers()),
         ]
         try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            ended_tasks, _ = await asyncio.wait(
+                tasks, return_when=asyncio.FIRST_COMPLETED
+            )
         finally:
             for task in tasks:
                 task.cancel()
             outcomes = await asyncio.gather(*tasks, return_exceptions=True)
-        return _reason(outcomes[tasks.index(done.pop())])
+        return _describe_end(outcomes[tasks.index(ended_tasks.pop())])
 
-    async def _take_requests(self) -> str:
+    async def _forward_requests(self) -> str:
         while frame := await frames.read_frame(self._from_client, self._hub.max_bytes):
             plan = self._hub.plan(frame, self._listener, self._number)
-            self._open.append(plan.exchange)
+            self._open_exchanges.append(plan.exchange)
             if plan.delay_before:
                 await asyncio.sleep(plan.delay_before)
             if plan.down is not None:
                 self._hub.take_down(self._listener, plan.down)
                 return "the fault took the broker away"
-            sent = outgoing(plan, frame)
-            plan.waits = plan.answered and sent is not None
-            self._awaited += plan.waits
-            if sent is not None:
-                self._to_broker.write(sent)
+            outgoing_frame = outgoing(plan, frame)
+            plan.awaits_broker = plan.is_answered and outgoing_frame is not None
+            self._pending += plan.awaits_broker
+            if outgoing_frame is not None:
+                self._to_broker.write(outgoing_frame)
             await self._plans.put(plan)
             await self._to_broker.drain()
         return "the client closed it"
 
-    async def _take_answers(self) -> str:
+    async def _read_answers(self) -> str:
         while frame := await frames.read_frame(self._from_broker, self._hub.max_bytes):
-            if not self._awaited:
+            if not self._pending:
                 raise GarbageError(
                     "the broker sent an answer that no request waits for"
                 )
-            self._awaited -= 1
+            self._pending -= 1
             await self._answers.put(frame)
         await self._answers.join()
         return "the broker closed it"
 
-    async def _give_answers(self) -> str:
+    async def _send_answers(self) -> str:
         while True:
             plan = await self._plans.get()
-            raw = await self._answers.get() if plan.waits else None
+            raw = await self._answers.get() if plan.awaits_broker else None
             answer = None
-            if plan.waits or (plan.answered and plan.made_here):
+            if plan.awaits_broker or (plan.is_answered and plan.is_made_here):
                 answer = await self._hub.answer(plan, raw, self._listener)
             if plan.delay_after:
                 await asyncio.sleep(plan.delay_after)
-            ended = await self._give(plan, answer)
-            if plan.waits:
+            reason = await self._finish(plan, answer)
+            if plan.awaits_broker:
                 self._answers.task_done()
-            if ended is not None:
-                return ended
+            if reason is not None:
+                return reason
 
-    async def _give(self, plan: Plan, answer: Answer | None) -> str | None:
+    async def _finish(self, plan: Plan, answer: Answer | None) -> str | None:
         """Forward an answer, or break off; return the reason if the connection ends."""
-        self._mute = self._mute or plan.breakage == "drop"
+        self._is_mute = self._is_mute or plan.breakage == "drop"
         if plan.breakage in {"close", "reset"}:
-            self._reset = plan.breakage == "reset"
-            self._note(plan, "broken off")
-            return _because(plan)
-        if plan.refusals and not plan.answered:
-            self._note(plan, "no answer wanted")
+            self._is_reset = plan.breakage == "reset"
+            self._record_outcome(plan, "broken off")
+            return _fault_reason(plan)
+        if plan.refusals and not plan.is_answered:
+            self._record_outcome(plan, "no answer wanted")
             return "a broker closes the connection where acks=0 cannot tell an error"
-        if answer is None or self._mute:
-            self._note(plan, "no answer wanted" if not plan.answered else "dropped")
+        if answer is None or self._is_mute:
+            self._record_outcome(
+                plan, "no answer wanted" if not plan.is_answered else "dropped"
+            )
             return None
-        await self._pass_on(plan, answer)
-        return _because(plan) if plan.breakage == "cut" else None
+        await self._send_answer(plan, answer)
+        return _fault_reason(plan) if plan.breakage == "cut" else None
 
-    async def _pass_on(self, plan: Plan, answer: Answer) -> None:
+    async def _send_answer(self, plan: Plan, answer: Answer) -> None:
         frame = answer.frame if plan.damage is None else plan.damage(answer.frame)
-        self._note(plan, "answered", errors=answer.errors, size=len(frame))
+        self._record_outcome(plan, "answered", errors=answer.errors, size=len(frame))
         self._to_client.write(frame)
         await self._to_client.drain()
 
-    def _note(self, plan: Plan, outcome: str, **more: Any) -> None:
-        self._open.remove(plan.exchange)
+    def _record_outcome(self, plan: Plan, outcome: str, **more: Any) -> None:
+        self._open_exchanges.remove(plan.exchange)
         self._hub.journal.answer(plan.exchange, outcome, **more)
 
     async def _end_client(self) -> None:
-        if self._reset:
+        if self._is_reset:
             sock: Any = self._to_client.get_extra_info("socket")
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
             self._to_client.transport.abort()
         await _close(self._to_client)
 
 
-def _because(plan: Plan) -> str:
+def _fault_reason(plan: Plan) -> str:
     return f"a fault: {'; '.join(plan.exchange.faults)}"
 
 
-def _reason(outcome: str | BaseException) -> str:
+def _describe_end(outcome: str | BaseException) -> str:
     if isinstance(outcome, str):
         return outcome
     if isinstance(outcome, GarbageError):

@@ -101,7 +101,7 @@ def read_header(frame: bytes) -> Header:
         at = _PREFIX + _HEADER.size
         end = at + max(size, 0)
         client_id = None if size < 0 else frame[at:end].decode()
-        body_at = _skip_tags(frame, end) if _flexible(api_key, version) else end
+        body_at = _skip_tags(frame, end) if _is_flexible(api_key, version) else end
     except (struct.error, IndexError, UnicodeDecodeError) as error:
         raise GarbageError(f"no request header: {error}") from None
     if body_at > len(frame):
@@ -111,8 +111,8 @@ def read_header(frame: bytes) -> Header:
 
 def correlation_id(answer: bytes) -> int:
     """Read the correlation id of an answer."""
-    found: int = _CORRELATION.unpack_from(answer, _PREFIX)[0]
-    return found
+    number: int = _CORRELATION.unpack_from(answer, _PREFIX)[0]
+    return number
 
 
 def answer_header(request: Header) -> bytes:
@@ -162,12 +162,12 @@ def expects_answer(header: Header, body: Any) -> bool:
 
 def request_schema(api_key: int, version: int) -> Any:
     """Return the message class of a request, or None if it is unknown."""
-    return _known(_schemas()[0].get(api_key), version)
+    return _if_supported(_schemas()[0].get(api_key), version)
 
 
 def answer_schema(api_key: int, version: int) -> Any:
     """Return the message class of an answer, or None if it is unknown."""
-    return _known(_schemas()[1].get(api_key), version)
+    return _if_supported(_schemas()[1].get(api_key), version)
 
 
 def struct_of(message: Any) -> Any:
@@ -195,11 +195,11 @@ def _schemas() -> tuple[dict[int, Any], dict[int, Any]]:
     return requests, answers
 
 
-def _known(schema: Any, version: int) -> Any:
+def _if_supported(schema: Any, version: int) -> Any:
     return schema if schema and 0 <= version <= schema.max_version else None
 
 
-def _flexible(api_key: int, version: int) -> bool:
+def _is_flexible(api_key: int, version: int) -> bool:
     schema = request_schema(api_key, version)
     return bool(schema and schema.flexible_version_q(version))
 
@@ -208,7 +208,7 @@ def _answer_is_flexible(request: Header) -> bool:
     # Clients read this answer before they know the broker's versions.
     if request.api_key == _API_VERSIONS:
         return False
-    return _flexible(request.api_key, request.version)
+    return _is_flexible(request.api_key, request.version)
 
 
 def _answer_body_at(request: Header, frame: bytes) -> int:
@@ -241,12 +241,12 @@ def _varint(frame: bytes, at: int) -> tuple[int, int]:
 
 def _decode(schema: Any, version: int, body: bytes) -> Any:
     flexible = schema.flexible_version_q(version)
-    how = (version, flexible, flexible)
+    arguments = (version, flexible, flexible)
     try:
         if len(body) > _COMPILED_UP_TO:
             stream = io.BytesIO(body)
-            return struct_of(schema).decode(stream, *how, data_class=schema)
-        decode = struct_of(schema).compiled_decode_from(*how, schema)
+            return struct_of(schema).decode(stream, *arguments, data_class=schema)
+        decode = struct_of(schema).compiled_decode_from(*arguments, schema)
         message, end = decode(memoryview(body), 0)
     except (ValueError, struct.error, IndexError, TypeError, OverflowError) as error:
         raise GarbageError(f"not a {schema.__name__} v{version}: {error}") from None

@@ -6,10 +6,9 @@ import asyncio
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkaguard.testing.proxy import addresses, frames
-from kafkaguard.testing.proxy.actions import Versions
+from kafkaguard.testing.proxy import frames
 from kafkaguard.testing.proxy.connection import BUFFER_BYTES, Connection
-from kafkaguard.testing.proxy.frames import GarbageError
+from kafkaguard.testing.proxy.frames import GarbageError, struct_of
 from kafkaguard.testing.proxy.journal import Recorder, answered_errors
 from kafkaguard.testing.proxy.listener import Address, Answer, Listener
 from kafkaguard.testing.proxy.matching import DecodedRequest
@@ -17,14 +16,16 @@ from kafkaguard.testing.proxy.places import layout
 from kafkaguard.testing.proxy.plan import make_plan, shape
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from uuid import UUID
 
-    from kafkaguard.testing.proxy.actions import Plan
-    from kafkaguard.testing.proxy.faults import CountedFault
-    from kafkaguard.testing.proxy.items import Item
+    from kafkaguard.testing.proxy.actions import CountedFault, Plan
+    from kafkaguard.testing.proxy.places import Item
+
 
 _API_VERSIONS: Final = 18
 _FETCH: Final = 1
+_FIND_COORDINATOR: Final = 10
 BROKER_TAKEN_AWAY: Final = "the broker was taken away"
 _SASL_HANDSHAKE: Final = 17
 # Limits far above any test or staging cluster.
@@ -32,6 +33,17 @@ _MAX_BROKERS: Final = 256
 _MAX_TOPICS: Final = 100_000
 #: APIs whose answers contain topic ids with names.
 _NAMES_TOPICS: Final = {"Metadata", "CreateTopics", "DescribeTopicPartitions"}
+
+#: The lists of addresses in answers, by API. A client connects to these addresses, so
+#: each of them must be the proxy's: the brokers in Metadata and DescribeCluster, the
+#: coordinators in FindCoordinator, the new leaders in Produce and Fetch (KIP-951).
+ADDRESS_LISTS: Final = {
+    0: "node_endpoints",
+    1: "node_endpoints",
+    3: "brokers",
+    10: "coordinators",
+    60: "brokers",
+}
 
 
 class Hub:
@@ -69,16 +81,16 @@ class Hub:
     async def listener(self, upstream: Address, broker: int | None = None) -> Listener:
         """Return the listener for a broker, which is opened if it is new."""
         async with self._opening:
-            found = self.listeners.get(upstream)
-            if found is None and len(self.listeners) >= _MAX_BROKERS:
+            listener = self.listeners.get(upstream)
+            if listener is None and len(self.listeners) >= _MAX_BROKERS:
                 raise GarbageError(f"more than {_MAX_BROKERS} brokers were named")
-            if found is None:
-                found = Listener(upstream, (self._advertised_host, 0))
-                found.address = (self._advertised_host, await self.open(found))
-                self.listeners[upstream] = found
+            if listener is None:
+                listener = Listener(upstream, (self._advertised_host, 0))
+                listener.address = (self._advertised_host, await self.open(listener))
+                self.listeners[upstream] = listener
         if broker is not None and broker >= 0:
-            found.broker = broker
-        return found
+            listener.broker = broker
+        return listener
 
     async def open(self, listener: Listener) -> int:
         """Let clients connect, at the same port as before if there was one."""
@@ -86,12 +98,12 @@ class Hub:
         def serve(*client: Any) -> None:
             self._accept(listener, client)
 
-        port = listener.address[1] or self._take_port()
+        port = listener.address[1] or self._next_free_port()
         listener.server = await asyncio.start_server(
             serve, self._host, port, limit=BUFFER_BYTES
         )
-        opened: int = listener.server.sockets[0].getsockname()[1]
-        return opened
+        actual_port: int = listener.server.sockets[0].getsockname()[1]
+        return actual_port
 
     async def close(self, listener: Listener, reason: str) -> None:
         """Refuse new connections, and end the open ones with a reason."""
@@ -112,7 +124,7 @@ class Hub:
 
     def take_down(self, listener: Listener, seconds: float) -> None:
         """Make a broker unreachable for some seconds."""
-        absence = asyncio.create_task(self._absent(listener, seconds))
+        absence = asyncio.create_task(self._stay_down(listener, seconds))
         self._absences.add(absence)
         absence.add_done_callback(self._absences.discard)
 
@@ -129,8 +141,8 @@ class Hub:
         """
         header = frames.read_header(frame)
         body = frames.decode_request(header, frame)
-        _check(header, body)
-        items = self._asked(header, body, listener)
+        _refuse_unsupported(header, body)
+        items = self._list_items(header, body, listener)
         request = DecodedRequest(header, listener.broker, tuple(items), body)
         exchange = self.journal.request(
             connection=connection,
@@ -158,12 +170,12 @@ class Hub:
         answer = None if raw is None else frames.decode_answer(header, raw)
         if raw is not None and answer is None:
             return Answer(raw)
-        changed = raw is None or plan.shapes_answer
+        is_changed = raw is None or plan.changes_answer
         if answer is not None:
-            self._learn(plan.request, answer, listener)
-            changed |= await self._rewrite(header.api_key, answer)
-            changed |= self._narrow_versions(plan, answer)
-        if changed:
+            self._remember(plan.request, answer, listener)
+            is_changed |= await self._rewrite(header.api_key, answer)
+            is_changed |= self._narrow_versions(plan, answer)
+        if is_changed:
             answer = shape(plan, answer, self.topic_names)
             raw = frames.encode_answer(header, answer)
         assert raw is not None
@@ -182,29 +194,31 @@ class Hub:
         # A task that is cancelled before its first step does not close the writer.
         task.add_done_callback(lambda _: writer.close())
 
-    async def _absent(self, listener: Listener, seconds: float) -> None:
+    async def _stay_down(self, listener: Listener, seconds: float) -> None:
         await self.close(listener, BROKER_TAKEN_AWAY)
         await asyncio.sleep(seconds)
         if not listener.is_up:
             await self.open(listener)
 
-    def _take_port(self) -> int:
+    def _next_free_port(self) -> int:
         port = self._next_port
         self._next_port += port > 0
         return port
 
-    def _asked(
+    def _list_items(
         self, header: frames.Header, body: Any, listener: Listener
     ) -> list[Item]:
-        place = layout(header.api_key, header.version)
-        if body is None or place is None:
+        answer_layout = layout(header.api_key, header.version)
+        if body is None or answer_layout is None:
             return []
-        items = place.asked_items(body, self.topic_names)
+        items = answer_layout.asked_items(body, self.topic_names)
         if header.api_key == _FETCH:
-            return listener.sessions.asked(body, items)
+            return listener.sessions.find_items(body, items)
         return items
 
-    def _learn(self, request: DecodedRequest, answer: Any, listener: Listener) -> None:
+    def _remember(
+        self, request: DecodedRequest, answer: Any, listener: Listener
+    ) -> None:
         """Record the names of topics and the partitions of Fetch sessions."""
         if request.api in _NAMES_TOPICS:
             for topic in answer.topics or ():
@@ -213,18 +227,18 @@ class Hub:
             while len(self.topic_names) > _MAX_TOPICS:
                 self.topic_names.popitem(last=False)
         elif request.api == "Fetch" and answer.session_id and not answer.error_code:
-            listener.sessions.opened(answer.session_id, request.items)
+            listener.sessions.record(answer.session_id, request.items)
 
     async def _rewrite(self, api_key: int, answer: Any) -> bool:
         """Replace the brokers' addresses by the proxy's."""
-        if api_key not in addresses.CARRIERS:
+        if api_key not in ADDRESS_LISTS:
             return False
-        found = list(addresses.endpoints(api_key, answer))
-        for endpoint in found:
+        endpoints = list(list_endpoints(api_key, answer))
+        for endpoint in endpoints:
             upstream = (endpoint.host, endpoint.port)
-            listener = await self.listener(upstream, addresses.node_id(endpoint))
+            listener = await self.listener(upstream, _node_id(endpoint))
             endpoint.host, endpoint.port = listener.address
-        return bool(found)
+        return bool(endpoints)
 
     def _narrow_versions(self, plan: Plan, answer: Any) -> bool:
         """Remove versions that are hidden, or that the proxy must decode but cannot."""
@@ -232,7 +246,7 @@ class Hub:
             return False
         before = [(e.api_key, e.min_version, e.max_version) for e in answer.api_keys]
         for entry in answer.api_keys:
-            if entry.api_key in addresses.CARRIERS:
+            if entry.api_key in ADDRESS_LISTS:
                 highest = frames.max_version(entry.api_key)
                 assert highest is not None
                 entry.max_version = min(entry.max_version, highest)
@@ -262,17 +276,14 @@ async def _close_server(server: asyncio.Server) -> None:
 
 
 def _narrow(entry: Any, fault: CountedFault, request: DecodedRequest) -> None:
-    versions = fault.action
-    if not isinstance(versions, Versions) or not fault.match.offered_to(
-        entry.api_key, request
-    ):
-        return
-    entry.min_version = max(entry.min_version, versions.low)
-    entry.max_version = min(entry.max_version, versions.high)
+    versions = fault.action.versions
+    if versions and fault.match.matches_offer(entry.api_key, request):
+        entry.min_version = max(entry.min_version, versions[0])
+        entry.max_version = min(entry.max_version, versions[1])
 
 
-def _check(header: frames.Header, body: Any) -> None:
-    if body is None and header.api_key in addresses.CARRIERS:
+def _refuse_unsupported(header: frames.Header, body: Any) -> None:
+    if body is None and header.api_key in ADDRESS_LISTS:
         raise GarbageError(
             f"{header.api} v{header.version} is not known to the proxy, and its answer "
             "could name addresses that bypass the proxy; a client that sends "
@@ -280,6 +291,23 @@ def _check(header: frames.Header, body: Any) -> None:
         )
     if header.api_key == _SASL_HANDSHAKE and header.version == 0:
         raise GarbageError(
-            "SaslHandshake v0 is followed by bytes that are no Kafka frames: "
+            "SaslHandshake v0 is followed by bytes that are not Kafka frames: "
             "use a client that speaks v1"
         )
+
+
+def list_endpoints(api_key: int, answer: Any) -> Iterator[Any]:
+    """Yield each part of an answer that has a ``host`` and a ``port``."""
+    entries = list(getattr(answer, ADDRESS_LISTS[api_key], None) or ())
+    if api_key == _FIND_COORDINATOR and not entries:
+        entries.append(answer)
+    for entry in entries:
+        if entry.host and entry.port > 0:
+            yield entry
+
+
+def _node_id(endpoint: Any) -> int:
+    """Return the id of the broker at an endpoint."""
+    fields = struct_of(endpoint).fields
+    number: int = endpoint.broker_id if "broker_id" in fields else endpoint.node_id
+    return number

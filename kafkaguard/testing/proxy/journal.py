@@ -100,9 +100,9 @@ class Exchange:
         return f"{head}{self._places()} -> {self._answer()}{self._fault_words()}"
 
     def _places(self) -> str:
-        shown = [_place(*place) for place in self.partitions[:_SHOWN_PARTITIONS]]
-        more = len(self.partitions) - len(shown)
-        words = shown + ([f"and {more} more"] if more > 0 else [])
+        places = [_place(*place) for place in self.partitions[:_SHOWN_PARTITIONS]]
+        more = len(self.partitions) - len(places)
+        words = places + ([f"and {more} more"] if more > 0 else [])
         return f" [{', '.join(words)}]" if words else ""
 
     def _answer(self) -> str:
@@ -206,11 +206,11 @@ class Recorder(Journal):
         """Return the seconds since the start."""
         return time.monotonic() - self._start
 
-    def request(self, **known: Any) -> Exchange:
+    def request(self, **details: Any) -> Exchange:
         """Record a request."""
         with self.changed:
             self._number += 1
-            exchange = Exchange(self._number, self.now(), **known)
+            exchange = Exchange(self._number, self.now(), **details)
             self._exchanges.append(exchange)
             self._counts.requests[exchange.api] += 1
             self.changed.notify_all()
@@ -255,8 +255,8 @@ def _errors(
     node: Any, topic_name: Any, topic: str | None, partition: int | None
 ) -> Iterator[AnsweredError]:
     fields = struct_of(node).fields
-    topic = _found(node, fields, _TOPIC_FIELDS, topic_name) or topic
-    index = _found(node, fields, _PARTITION_FIELDS)
+    topic = _first_value(node, fields, _TOPIC_FIELDS, topic_name) or topic
+    index = _first_value(node, fields, _PARTITION_FIELDS)
     partition = partition if index is None or topic is None else index
     for name in _ERROR_FIELDS:
         if name in fields and (code := getattr(node, name)):
@@ -267,8 +267,10 @@ def _errors(
                 yield from _errors(entry, topic_name, topic, partition)
 
 
-def _found(node: Any, fields: Any, wanted: tuple[str, ...], rename: Any = None) -> Any:
-    for name in wanted:
+def _first_value(
+    node: Any, fields: Any, names: tuple[str, ...], rename: Any = None
+) -> Any:
+    for name in names:
         if name in fields and fields[name].for_version_q(node.version):
             value = getattr(node, name)
             if value is not None:
@@ -278,15 +280,15 @@ def _found(node: Any, fields: Any, wanted: tuple[str, ...], rename: Any = None) 
 
 def _carries_errors(schema: Any) -> bool:
     """Return whether an array has error codes in its entries or below them."""
-    known = _CARRIERS.get(id(schema))  # schemas live as long as the process
-    if known is None:
-        known = any(
+    carries = _CARRIERS.get(id(schema))  # schemas live as long as the process
+    if carries is None:
+        carries = any(
             name in _ERROR_FIELDS
             or (inner.is_struct_array() and _carries_errors(inner))
             for name, inner in schema.fields.items()
         )
-        _CARRIERS[id(schema)] = known
-    return known
+        _CARRIERS[id(schema)] = carries
+    return carries
 
 
 def _place(topic: str, partition: int | None) -> str:

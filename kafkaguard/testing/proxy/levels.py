@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkaguard._verdicts.apis import API_KEYS
@@ -86,28 +87,19 @@ def levels(api_key: int, version: int) -> tuple[Level, ...]:
     """Return the levels of an API in a version, from the outermost; empty: no items."""
     request = frames.struct_of(frames.request_schema(api_key, version))
     answer = frames.struct_of(frames.answer_schema(api_key, version))
-    for row in _rows().get(api_key, ()):
-        bound = _bind(row, request, answer, version)
-        if bound:
-            return bound
-    return ()
+    rows = _rows().get(api_key, ())
+    return next(filter(None, (_bind(r, request, answer, version) for r in rows)), ())
 
 
 def until_unknown(levels: tuple[Level, ...]) -> tuple[Level, ...]:
     """Return the levels that a request names."""
-    for depth, level in enumerate(levels):
-        if level.asked is None:
-            return levels[:depth]
-    return levels
+    return tuple(takewhile(lambda level: level.asked is not None, levels))
 
 
 def error_field(struct: Any, version: int) -> str | None:
     """Return the name of a schema's error code field."""
-    for name in _ERROR_CODES:
-        field = struct.fields.get(name)
-        if field is not None and field.for_version_q(version):
-            return name
-    return None
+    names = (name for name in _ERROR_CODES if field_of(struct, name, version))
+    return next(names, None)
 
 
 def field_of(struct: Any, name: str, version: int) -> Any:
@@ -141,14 +133,14 @@ def _bind(
     levels: list[Level] = []
     for kind, asked, answered in row:
         answered_in = field_of(answered_in, answered, version)
-        known = asked != "-"
-        asked_in = field_of(asked_in, asked, version) if known else None
-        if answered_in is None or (known and asked_in is None):
+        is_asked = asked != "-"
+        asked_in = field_of(asked_in, asked, version) if is_asked else None
+        if answered_in is None or (is_asked and asked_in is None):
             return ()
         keys = tuple(_key_fields(answered_in, asked_in, version))
         error = error_field(answered_in, version)
         levels.append(
-            Level(kind, asked if known else None, answered, answered_in, keys, error)
+            Level(kind, asked if is_asked else None, answered, answered_in, keys, error)
         )
     return tuple(levels)
 

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkaguard.testing.proxy.frames import Header
-    from kafkaguard.testing.proxy.items import Item
+    from kafkaguard.testing.proxy.places import Item
+
 
 _log = logging.getLogger("kafkaguard.testing")
 
@@ -103,34 +104,36 @@ class Match:
     when: Callable[[Request], bool] | None = None
 
     @property
-    def wants_item(self) -> bool:
+    def selects_items(self) -> bool:
         """Whether it selects certain topics or partitions."""
         return self.topic is not None or self.partition is not None
 
-    def meets(self, request: DecodedRequest) -> bool:
+    def matches(self, request: DecodedRequest) -> bool:
         """Return whether a request matches, without regard to its items."""
-        return self.offered_to(request.header.api_key, request) and (
-            self.when is None or self._holds(request)
+        return self.matches_offer(request.header.api_key, request) and (
+            self.when is None or self._evaluate(request)
         )
 
-    def offered_to(self, api_key: int, request: DecodedRequest) -> bool:
+    def matches_offer(self, api_key: int, request: DecodedRequest) -> bool:
         """Return whether an API that a request's sender is offered matches."""
         return (
             (self.api_keys is None or api_key in self.api_keys)
             and (self.broker is None or self.broker == request.broker)
-            and _fits(self.client_id, request.client_id)
+            and _matches_pattern(self.client_id, request.client_id)
         )
 
-    def meets_item(self, item: Item) -> bool:
+    def matches_item(self, item: Item) -> bool:
         """Return whether an item of a matching request matches."""
         if item.everything:
             return True
-        topic_fits = item.topic is None or _fits(self.topic, item.topic)
-        return topic_fits and (
+        is_topic_matched = item.topic is None or _matches_pattern(
+            self.topic, item.topic
+        )
+        return is_topic_matched and (
             self.partition is None or item.partition in (None, self.partition)
         )
 
-    def _holds(self, request: DecodedRequest) -> bool:
+    def _evaluate(self, request: DecodedRequest) -> bool:
         assert self.when is not None
         try:
             return bool(self.when(request))
@@ -139,5 +142,5 @@ class Match:
             return False
 
 
-def _fits(pattern: str | None, value: str | None) -> bool:
+def _matches_pattern(pattern: str | None, value: str | None) -> bool:
     return pattern is None or (value is not None and fnmatchcase(value, pattern))

@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from uuid import UUID
 
-    from kafkaguard.testing.proxy.faults import CountedFault
-    from kafkaguard.testing.proxy.items import Item, Keys
+    from kafkaguard.testing.proxy.actions import CountedFault
     from kafkaguard.testing.proxy.journal import Exchange
     from kafkaguard.testing.proxy.matching import DecodedRequest
+    from kafkaguard.testing.proxy.places import Item, Keys
 
 _log = logging.getLogger("kafkaguard.testing")
 _PER_SECOND = 1000
@@ -32,13 +32,13 @@ def make_plan(
     """
     header = request.header
     plan = Plan(request, exchange, layout(header.api_key, header.version))
-    plan.answered = frames.expects_answer(header, request.body)
+    plan.is_answered = frames.expects_answer(header, request.body)
     undecided: set[Item] | None = set(request.items)
     for fault in faults:
-        items = fault.meant(request)
-        exclusive = fault.action.exclusive
+        items = fault.select(request)
+        exclusive = fault.action.is_exclusive
         if exclusive and items is not None:
-            items = _left(items, undecided, request)
+            items = _undecided_items(items, undecided, request)
         if items is None:
             continue
         if not fault.action.apply(plan, items, fault.match):
@@ -52,25 +52,25 @@ def make_plan(
     return plan
 
 
-def _left(
+def _undecided_items(
     items: list[Item], undecided: set[Item] | None, request: DecodedRequest
 ) -> list[Item] | None:
     """Return the items about which no fault has decided yet; None if none is left."""
     if undecided is None:
         return None
-    left = [item for item in items if item in undecided]
-    return None if request.items and not left else left
+    remaining = [item for item in items if item in undecided]
+    return None if request.items and not remaining else remaining
 
 
 def outgoing(plan: Plan, frame: bytes) -> bytes | None:
     """Return the frame for the broker, or None."""
-    if plan.made_here or (plan.breakage and not plan.written):
+    if plan.is_made_here or (plan.breakage and not plan.written):
         return None
     if not plan.withheld:
         return frame
     items = plan.request.items
     if all(item.keys in plan.withheld for item in items):
-        plan.made_here = True
+        plan.is_made_here = True
         return None
     if plan.request.api == "Fetch":
         # The broker's Fetch session must stay the same as the client's view of it. So
@@ -84,16 +84,16 @@ def outgoing(plan: Plan, frame: bytes) -> bytes | None:
 
 def shape(plan: Plan, answer: Any, names: Mapping[UUID, str]) -> Any:
     """Make the client's answer from the broker's answer or None."""
-    place = plan.layout
-    assert place is not None
-    answer = place.blank() if answer is None else answer
-    place.add(answer, plan.withheld.values())
-    place.add(answer, _meant(plan))
+    answer_layout = plan.layout
+    assert answer_layout is not None
+    answer = answer_layout.blank() if answer is None else answer
+    answer_layout.add(answer, plan.withheld.values())
+    answer_layout.add(answer, _items_to_refuse(plan))
     answer = _refuse(plan, answer, names)
     if plan.throttle is not None:
         answer.throttle_time_ms = round(plan.throttle * _PER_SECOND)
     if plan.empty:
-        place.clear(answer)
+        answer_layout.clear(answer)
     for edit in plan.edits:
         try:
             edit(answer)
@@ -105,32 +105,32 @@ def shape(plan: Plan, answer: Any, names: Mapping[UUID, str]) -> Any:
     return answer
 
 
-def _meant(plan: Plan) -> list[Item]:
+def _items_to_refuse(plan: Plan) -> list[Item]:
     """List the items to refuse; a session's answer may lack some of them."""
-    place = plan.layout
-    assert place is not None
-    refusals = [r for r in plan.refusals if not place.needs_broker(r.kind)]
+    answer_layout = plan.layout
+    assert answer_layout is not None
+    refusals = [r for r in plan.refusals if not answer_layout.needs_broker(r.kind)]
     return [
         item
         for item in plan.request.items
-        if any(r.kind != "top" and r.match.meets_item(item) for r in refusals)
+        if any(r.kind != "top" and r.match.matches_item(item) for r in refusals)
     ]
 
 
 def _refuse(plan: Plan, answer: Any, names: Mapping[UUID, str]) -> Any:
-    place = plan.layout
-    assert place is not None
-    refused: set[Keys] = set()
+    answer_layout = plan.layout
+    assert answer_layout is not None
+    refused_keys: set[Keys] = set()
     for refusal in plan.refusals:
         if refusal.kind == "top":
-            answer = place.refused(refusal.error)
+            answer = answer_layout.refused(refusal.error)
             continue
 
-        def chosen(item: Item, match: Any = refusal.match) -> bool:
-            new = item.keys not in refused and match.meets_item(item)
-            if new:
-                refused.add(item.keys)
-            return bool(new)
+        def is_chosen(item: Item, match: Any = refusal.match) -> bool:
+            is_new = item.keys not in refused_keys and match.matches_item(item)
+            if is_new:
+                refused_keys.add(item.keys)
+            return bool(is_new)
 
-        place.refuse(answer, refusal.kind, refusal.error, chosen, names)
+        answer_layout.refuse(answer, refusal.kind, refusal.error, is_chosen, names)
     return answer

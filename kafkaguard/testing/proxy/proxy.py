@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, Self, TypeVar
 
 from kafkaguard._common import arguments
 from kafkaguard._common.public import public
-from kafkaguard.testing.proxy import language, names, script
+from kafkaguard.testing.proxy import language, script
 from kafkaguard.testing.proxy.frames import MAX_FRAME_BYTES
 from kafkaguard.testing.proxy.hub import BROKER_TAKEN_AWAY, Hub
 from kafkaguard.testing.proxy.journal import Journal, Recorder
@@ -18,7 +18,7 @@ from kafkaguard.testing.proxy.journal import Journal, Recorder
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Iterator
 
-    from kafkaguard.testing.proxy.faults import CountedFault, Fault
+    from kafkaguard.testing.proxy.actions import CountedFault, Fault
     from kafkaguard.testing.proxy.journal import Closure, Exchange
     from kafkaguard.testing.proxy.language import SelectedRequests
     from kafkaguard.testing.proxy.listener import Address, Listener
@@ -240,7 +240,7 @@ class FaultProxy:
         Raises:
             ProxyError: No answer has contained such a broker yet.
         """
-        closing = self._hub.close(self._door(broker), BROKER_TAKEN_AWAY)
+        closing = self._hub.close(self._listener_of(broker), BROKER_TAKEN_AWAY)
         self._run(closing, _STOP_TIMEOUT_S)
 
     def bring_back(self, broker: int) -> None:
@@ -249,7 +249,7 @@ class FaultProxy:
         Raises:
             ProxyError: No answer has contained such a broker yet.
         """
-        self._reopen(self._door(broker))
+        self._reopen(self._listener_of(broker))
 
     @contextmanager
     def without(self, broker: int) -> Iterator[None]:
@@ -280,7 +280,7 @@ class FaultProxy:
             FaultSpecError: Kafka has no such API.
         """
         if api is not None:
-            names.api_key(api)
+            language.api_key(api)
         return [
             exchange
             for exchange in self.journal.exchanges()
@@ -291,7 +291,7 @@ class FaultProxy:
         ]
 
     def wait_for(
-        self, api: str, *, count: int = 1, timeout: float = 10.0, **chosen: Any
+        self, api: str, *, count: int = 1, timeout: float = 10.0, **filters: Any
     ) -> list[Exchange]:
         """Wait until ``count`` requests have come, and return them.
 
@@ -299,7 +299,7 @@ class FaultProxy:
             api: Kafka's name of the API.
             count: How many.
             timeout: Seconds to wait.
-            chosen: As for :meth:`requests`.
+            filters: As for :meth:`requests`.
 
         Raises:
             TimeoutError: They did not come in time; the text has the journal.
@@ -309,14 +309,14 @@ class FaultProxy:
         arguments.whole_number("wait_for(): count", count, 0)
         timeout = arguments.seconds("wait_for(): timeout", timeout)
         with self.journal.changed:
-            came = self.journal.changed.wait_for(
-                lambda: len(self.requests(api, **chosen)) >= count, timeout
+            is_complete = self.journal.changed.wait_for(
+                lambda: len(self.requests(api, **filters)) >= count, timeout
             )
-        found = self.requests(api, **chosen)
-        if came:
-            return found
+        exchanges = self.requests(api, **filters)
+        if is_complete:
+            return exchanges
         raise TimeoutError(
-            f"{len(found)} of {count} {api} requests within {timeout:g} s:\n"
+            f"{len(exchanges)} of {count} {api} requests within {timeout:g} s:\n"
             f"{self.journal}"
         )
 
@@ -347,13 +347,13 @@ class FaultProxy:
     def _remove(self, fault: CountedFault) -> None:
         self._hub.faults = tuple(f for f in self._hub.faults if f is not fault)
 
-    def _door(self, broker: int) -> Listener:
+    def _listener_of(self, broker: int) -> Listener:
         for listener in list(self._hub.listeners.values()):
             if listener.broker == broker:
                 return listener
-        known = ", ".join(map(str, sorted(self.brokers))) or "none"
+        ids = ", ".join(map(str, sorted(self.brokers))) or "none"
         raise ProxyError(
-            f"broker {broker} is not known yet (known: {known}); the proxy learns of "
+            f"broker {broker} is not known yet (known: {ids}); the proxy learns of "
             "brokers from the first Metadata answer"
         )
 
@@ -369,8 +369,8 @@ class FaultProxy:
 
 
 def _addresses(upstream: str | Iterable[str] | _Cluster) -> list[Address]:
-    listed: Any = getattr(upstream, "bootstrap_servers", upstream)
-    words = listed.split(",") if isinstance(listed, str) else list(listed)
+    value: Any = getattr(upstream, "bootstrap_servers", upstream)
+    words = value.split(",") if isinstance(value, str) else list(value)
     if not words:
         raise ProxyError("no upstream broker was given")
     return [_address(str(word).strip()) for word in words]

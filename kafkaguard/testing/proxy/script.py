@@ -10,8 +10,12 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkaguard.testing.proxy.language import SelectedRequests, when
-from kafkaguard.testing.proxy.names import FaultSpecError, unknown
+from kafkaguard.testing.proxy.language import (
+    FaultSpecError,
+    SelectedRequests,
+    unknown,
+    when,
+)
 from kafkaguard_policies.model.problems import PolicyError
 from kafkaguard_policies.reading.documents import Document, parse
 
@@ -19,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from kafkaguard.testing.proxy.faults import CountedFault
+    from kafkaguard.testing.proxy.actions import CountedFault
 
 _FOR_ALL: Final = ("rate", "seed")
 #: The arguments of ``when``, except those that take a function.
@@ -59,9 +63,9 @@ def read_faults(
     entries = document.content.get("faults")
     if not isinstance(entries, list):
         raise _error(document, ("faults",), "expected the key 'faults' with a list")
-    given = {"rate": rate, "seed": seed}
+    overrides = {"rate": rate, "seed": seed}
     common = {name: document.content.get(name) for name in _FOR_ALL}
-    common |= {name: value for name, value in given.items() if value is not None}
+    common |= {name: value for name, value in overrides.items() if value is not None}
     return [_fault(document, n, entry, common) for n, entry in enumerate(entries)]
 
 
@@ -71,43 +75,42 @@ def _fault(
     place = ("faults", number)
     if not isinstance(entry, dict) or not entry:
         raise _error(document, place, f"fault {number + 1} is not a mapping")
-    named = [word for word in entry if word in _ACTIONS]
-    if not named:
+    action_names = [word for word in entry if word in _ACTIONS]
+    if not action_names:
         every = (each for name in _ACTIONS for each in _parameters(name)[1])
         _check_words(document, place, entry, (*_CHOICES, *_ACTIONS, *every))
         text = f"no action is named; name one of: {', '.join(_ACTIONS)}"
         raise _error(document, place, text)
-    action = named[0]
-    if len(named) > 1:
-        text = f"one fault does one thing, not {' and '.join(named)}"
-        raise _error(document, (*place, named[1]), text)
-    own, beside = _parameters(action)
+    action = action_names[0]
+    if len(action_names) > 1:
+        text = f"one fault does one thing, not {' and '.join(action_names)}"
+        raise _error(document, (*place, action_names[1]), text)
+    main_name, beside = _parameters(action)
     _check_words(document, place, entry, (*_CHOICES, *beside, action))
     arguments = {word: entry[word] for word in entry if word in beside}
-    if own is not None:
-        arguments[own] = entry[action]
+    if main_name is not None:
+        arguments[main_name] = entry[action]
     # Each fault gets another seed; otherwise all would choose the same requests.
     seed = {} if common["seed"] is None else {"seed": common["seed"] + number}
-    chosen = {"rate": common["rate"] or 1.0, **seed}
-    chosen |= {word: entry[word] for word in entry if word in _CHOICES}
-    made: list[CountedFault] = []
+    selection = {"rate": common["rate"] or 1.0, **seed}
+    selection |= {word: entry[word] for word in entry if word in _CHOICES}
     try:
-        selected = when(_keep_in(made), chosen.pop("on", None), **chosen)
-        getattr(selected, action)(**arguments)
+        selected = when(lambda fault: fault, selection.pop("on", None), **selection)
+        fault: CountedFault = getattr(selected, action)(**arguments)
     except FaultSpecError as error:
         raise _error(document, (*place, action), error) from error
-    return made[0]
+    return fault
 
 
 def _check_words(
     document: Document,
     place: tuple[str | int, ...],
     words: Iterable[str],
-    known: tuple[str, ...],
+    allowed: tuple[str, ...],
 ) -> None:
     for word in words:
-        if word not in known:
-            raise _error(document, (*place, word), unknown("word", word, known))
+        if word not in allowed:
+            raise _error(document, (*place, word), unknown("word", word, allowed))
 
 
 def _error(
@@ -117,18 +120,10 @@ def _error(
     return FaultSpecError(f"{document.source}:{line}: {text}")
 
 
-def _keep_in(made: list[CountedFault]) -> Any:
-    def keep(fault: CountedFault) -> CountedFault:
-        made.append(fault)
-        return fault
-
-    return keep
-
-
 def _parameters(action: str) -> tuple[str | None, list[str]]:
     """Return the name of an action's main argument, or None, and the other names."""
     signature = inspect.signature(getattr(SelectedRequests, action))
     keyword = inspect.Parameter.KEYWORD_ONLY
-    own = [name for name, p in signature.parameters.items() if p.kind != keyword]
-    beside = [name for name, p in signature.parameters.items() if p.kind == keyword]
-    return (own[1] if len(own) > 1 else None), beside
+    positional = [name for name, p in signature.parameters.items() if p.kind != keyword]
+    by_name = [name for name, p in signature.parameters.items() if p.kind == keyword]
+    return (positional[1] if len(positional) > 1 else None), by_name

@@ -19,7 +19,7 @@ from pathlib import Path
 import kafkaguard.cli
 from kafkaguard.testing import FaultProxy, KafkaCluster
 from kafkaguard.testing.cluster.jars import DEFAULT_VERSION
-from kafkaguard.testing.proxy.names import error_code
+from kafkaguard.testing.proxy.language import error_code
 from tests.testing.proxy.client_scenarios import (
     CLIENTS,
     WAIT_S,

@@ -353,8 +353,11 @@ def test_pausing_is_a_kill_switch(kafka_faults, client):
         (lambda on: on("ShareFetch").fail(1), "delayed, dropped or cut off"),
         (lambda on: on().hide(), "name it"),
         (lambda on: on("Fetch", rate=1.5), "(0, 1]"),
-        (lambda on: on("Fetch", nth=0), "counted from 1"),
-        (lambda on: on("Fetch").close(times=0), "once or more"),
+        (lambda on: on("Fetch", nth=0), "nth takes a whole number of 1 or more"),
+        (
+            lambda on: on("Fetch").close(times=0),
+            "times takes a whole number of 1 or more",
+        ),
         (lambda on: on("Fetch").delay(-1), "from 0 on"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Bytes that are no Kafka frames: 100,000 of them, in both directions."""
+"""Bytes that are not Kafka frames: 100,000 of them, in both directions."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import pytest
 
 from kafkaguard.cli.group import run
 from kafkaguard.testing import FaultProxy
-from kafkaguard.testing.proxy.names import FaultSpecError
+from kafkaguard.testing.proxy.language import FaultSpecError
 
 
 @pytest.mark.parametrize(

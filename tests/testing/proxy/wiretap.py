@@ -7,7 +7,7 @@ import contextlib
 from collections import Counter, defaultdict
 
 from kafkaguard.testing import FaultProxy
-from kafkaguard.testing.proxy import addresses, frames
+from kafkaguard.testing.proxy import frames, hub
 
 
 class Recorder:
@@ -148,10 +148,10 @@ def _answered(headers, requests):
 
 def _with_addresses_of(brokers, header, answer):
     """Put the brokers' addresses back into an answer, nothing else."""
-    if header.api_key not in addresses.CARRIERS:
+    if header.api_key not in hub.ADDRESS_LISTS:
         return answer
     decoded = frames.decode_answer(header, answer)
-    found = list(addresses.endpoints(header.api_key, decoded))
+    found = list(hub.list_endpoints(header.api_key, decoded))
     for endpoint in found:
         endpoint.host, endpoint.port = brokers[endpoint.host, endpoint.port]
     return frames.encode_answer(header, decoded) if found else answer
