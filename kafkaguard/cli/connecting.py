@@ -64,22 +64,22 @@ def connect(bootstrap_server: str | None, config: Path | None) -> ClusterCalls:
     from kafkaguard_adapters.asking.cluster_view import ClusterView
     from kafkaguard_adapters.confluent.settings import read_settings
 
-    given = {} if config is None else _read(config)
-    known = {name: value for name, (value, _) in given.items()}
+    file_settings = {} if config is None else _read_settings(config)
+    values = {name: value for name, (value, _) in file_settings.items()}
     if bootstrap_server is not None:
-        known.pop("metadata.broker.list", None)
-        known["bootstrap.servers"] = bootstrap_server
-    if not known.keys() & {"bootstrap.servers", "metadata.broker.list"}:
+        values.pop("metadata.broker.list", None)
+        values["bootstrap.servers"] = bootstrap_server
+    if not values.keys() & {"bootstrap.servers", "metadata.broker.list"}:
         raise Problem(
             "no cluster is named: give --bootstrap-server HOST:PORT, or --config FILE "
             "with bootstrap.servers in it, or set KAFKAGUARD_BOOTSTRAP_SERVER"
         )
     try:
-        settings = read_settings(known, make)
+        settings = read_settings(values, make)
     except KafkaGuardError as error:
-        lines = {name: line for name, (_, line) in given.items()}
-        raise Problem(_place(str(error), config, lines)) from error
-    is_given = not known.keys().isdisjoint(_MECHANISM_NAMES)
+        lines = {name: line for name, (_, line) in file_settings.items()}
+        raise Problem(_locate(str(error), config, lines)) from error
+    is_given = not values.keys().isdisjoint(_MECHANISM_NAMES)
     _check_login(settings.mechanism, is_given=is_given)
     calls = ClusterCalls()
     calls.cluster_view = ClusterView(lambda: settings, make)
@@ -101,7 +101,7 @@ def _check_login(mechanism: str | None, *, is_given: bool) -> None:
         )
 
 
-def _place(text: str, config: Path | None, lines: dict[str, int]) -> str:
+def _locate(text: str, config: Path | None, lines: dict[str, int]) -> str:
     """Return the file, and the line of the setting that a text is about."""
     for name, number in lines.items():
         if re.search(rf"(?<![\w.]){re.escape(name)}(?=[\s=:'])", text):
@@ -109,7 +109,7 @@ def _place(text: str, config: Path | None, lines: dict[str, int]) -> str:
     return text if config is None else f"{config}: {text}"
 
 
-def _read(path: Path) -> dict[str, tuple[str, int]]:
+def _read_settings(path: Path) -> dict[str, tuple[str, int]]:
     from kafkaguard_adapters.wire.client_settings import SettingError, read_properties
 
     try:
@@ -132,7 +132,7 @@ def ask(call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
         raise Problem(str(error)) from error
 
 
-def tell(errors: Iterable[KafkaGuardError]) -> None:
+def print_errors(errors: Iterable[KafkaGuardError]) -> None:
     """Print each error once, however many items it concerns."""
     for text in dict.fromkeys(str(error) for error in errors):
         say(text, err=True)

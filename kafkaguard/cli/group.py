@@ -1,4 +1,4 @@
-"""The group of all commands; each module is imported on demand."""
+"""The group of all commands (each module is imported on demand), and their problems."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ import click
 from kafkaguard._common.closest import closest, did_you_mean
 from kafkaguard._common.extras import SPARK, require
 from kafkaguard._common.text import plain_lines
+from kafkaguard._verdicts.request_names import no_such_request, request_named
 from kafkaguard._version import __version__
 from kafkaguard.cli.interrupts import exit_code
 
@@ -42,7 +43,7 @@ _NEEDS = {
 
 
 #: The exit code for an unexpected exception (EX_SOFTWARE of sysexits.h).
-_BUG = 70
+_BUG_EXIT_CODE = 70
 
 
 class SuggestingGroup(click.Group):
@@ -52,17 +53,17 @@ class SuggestingGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command that was called."""
-        name, known = args[0], self.list_commands(ctx)
-        if name in known or name.startswith("-") or ctx.resilient_parsing:
+        name, names = args[0], self.list_commands(ctx)
+        if name in names or name.startswith("-") or ctx.resilient_parsing:
             return super().resolve_command(ctx, args)
-        hint = _did_you_mean(name, known) or f"; there are {', '.join(known)}"
+        hint = _propose_name(name, names) or f"; there are {', '.join(names)}"
         raise click.UsageError(f"No such command {name!r}{hint}", ctx)
 
 
-def _did_you_mean(word: str, known: list[str]) -> str:
+def _propose_name(word: str, names: list[str]) -> str:
     """Ask for the closest name; of short names also with two letters swapped."""
-    swapped = get_close_matches(word, known, 1)
-    return did_you_mean(word, known) or "".join(
+    swapped = get_close_matches(word, names, 1)
+    return did_you_mean(word, names) or "".join(
         f"; did you mean {each!r}?" for each in swapped
     )
 
@@ -113,9 +114,18 @@ def _check_packages(command: str, extra: str, *packages: str) -> None:
 
 
 class Problem(click.ClickException):
-    """A problem that the user can correct: one line, exit code 2."""
+    """A problem that is shown in one line.
+
+    Args:
+        message: The line.
+        code: The exit code. Default: 2, for a problem that the user can correct.
+    """
 
     exit_code = 2
+
+    def __init__(self, message: str, code: int = exit_code) -> None:
+        super().__init__(message)
+        self.exit_code = code  # type: ignore[misc]  # click reads the instance's
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -172,7 +182,7 @@ def _is_set(variable: str) -> bool:
 
 def _run(arguments: list[str], *, debug: bool) -> int:
     try:
-        done = cli.main(arguments, "kafkaguard", standalone_mode=False)
+        result = cli.main(arguments, "kafkaguard", standalone_mode=False)
         sys.stdout.flush()
     except click.Abort as abort:
         return exit_code(abort.__cause__)
@@ -180,28 +190,28 @@ def _run(arguments: list[str], *, debug: bool) -> int:
         if debug:
             traceback.print_exc()
         if isinstance(problem, click.NoSuchOption):
-            problem = _with_closest(problem)
+            problem = _add_closest_name(problem)
         if "--json" in arguments:
             click.echo(json.dumps({"error": problem.format_message()}))
         else:
-            shown = io.StringIO()
-            problem.show(shown)
-            click.echo(plain_lines(shown.getvalue().rstrip()), err=True)
+            buffer = io.StringIO()
+            problem.show(buffer)
+            click.echo(plain_lines(buffer.getvalue().rstrip()), err=True)
         return problem.exit_code
     except OSError:
         raise
     except Exception as bug:  # noqa: BLE001 - users get one line, and how to get more
         return _report_bug(bug, as_json="--json" in arguments, debug=debug)
-    return done if isinstance(done, int) else 0
+    return result if isinstance(result, int) else 0
 
 
-def _with_closest(problem: click.NoSuchOption) -> click.UsageError:
+def _add_closest_name(problem: click.NoSuchOption) -> click.UsageError:
     """Name the closest option, or the argument that is given without an option."""
     name, ctx = problem.option_name, problem.ctx
     parameters = [] if ctx is None else ctx.command.get_params(ctx)
     options = [o for p in parameters for o in p.opts if o.startswith("--")]
     values = [str(p.name) for p in parameters if isinstance(p, click.Argument)]
-    hint = _did_you_mean(name, options)
+    hint = _propose_name(name, options)
     if not hint and (value := closest(name, values)):
         hint = f"; {value.upper()} is given without an option"
     return click.UsageError(f"No such option {name!r}{hint or '.'}", ctx)
@@ -219,4 +229,16 @@ def _report_bug(bug: Exception, *, as_json: bool, debug: bool) -> int:
         plain_lines(f"kafkaguard: {text}. Please report it with its traceback{hint}"),
         err=True,
     )
-    return _BUG
+    return _BUG_EXIT_CODE
+
+
+def request_name(api: str | None) -> str | None:
+    """Return Kafka's name of a request, from its name in any spelling or its number.
+
+    Raises:
+        Problem: Kafka has no such request.
+    """
+    name = None if api is None else request_named(api)
+    if api is not None and name is None:
+        raise Problem(no_such_request(api))
+    return name

@@ -25,5 +25,5 @@ def _terminate(_number: int, _frame: FrameType | None) -> NoReturn:
 
 def exit_code(interrupt: BaseException | None) -> int:
     """Return the exit code for an interrupt: 130, or 143 after SIGTERM."""
-    ended = signal.SIGTERM if isinstance(interrupt, Terminated) else signal.SIGINT
-    return 128 + ended
+    number = signal.SIGTERM if isinstance(interrupt, Terminated) else signal.SIGINT
+    return 128 + number

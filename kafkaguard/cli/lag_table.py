@@ -49,42 +49,44 @@ def table(
         watched: Whether there is a column for kafkaguard's own states, which need two
             reports.
     """
-    taken = time.strftime("%H:%M:%S", time.localtime(report.taken_at))
-    drawn = PlainTable(title=f"Lag in offsets at {taken}")
-    drawn.add_column("Group", overflow="fold")
+    clock_time = time.strftime("%H:%M:%S", time.localtime(report.taken_at))
+    lag_table = PlainTable(title=f"Lag in offsets at {clock_time}")
+    lag_table.add_column("Group", overflow="fold")
     if partitions:
-        drawn.add_column("Partition", overflow="fold")
+        lag_table.add_column("Partition", overflow="fold")
         for name in ("Committed", "End"):
-            drawn.add_column(name, justify="right", overflow="fold")
-    drawn.add_column("Lag", justify="right", overflow="fold")
-    drawn.add_column("Group state", overflow="fold")
+            lag_table.add_column(name, justify="right", overflow="fold")
+    lag_table.add_column("Lag", justify="right", overflow="fold")
+    lag_table.add_column("Group state", overflow="fold")
     if watched:
-        drawn.add_column("State", overflow="fold")
-    drawn.add_column("Remarks", overflow="fold")
+        lag_table.add_column("State", overflow="fold")
+    lag_table.add_column("Remarks", overflow="fold")
     for name, group in sorted(report.groups.items()):
         before = None if earlier is None else earlier.groups.get(name)
         states: dict[TopicPartition, LagState] = {}
         if earlier is not None:
             states = partition_states(before, group)
-        theirs = group.state or ""
+        kafka_state = group.state or ""
         if not partitions or not group.partitions:
             blanks = [""] * (3 if partitions else 0)
-            own = None if earlier is None else group_state(before, group)
-            cells = _states(theirs, own, watched=watched)
-            drawn.add_row(name, *blanks, _total(group), *cells, _remarks(group))
+            state = None if earlier is None else group_state(before, group)
+            cells = _states(kafka_state, state, watched=watched)
+            lag_table.add_row(name, *blanks, _total(group), *cells, _remarks(group))
             continue
         for place, each in group.partitions.items():
-            cells = _states(theirs, states.get(place), watched=watched)
-            drawn.add_row(name, *_numbers(each), *cells, _told(each, columns))
-    return drawn
+            cells = _states(kafka_state, states.get(place), watched=watched)
+            lag_table.add_row(
+                name, *_numbers(each), *cells, _describe_partition(each, columns)
+            )
+    return lag_table
 
 
 def _states(
-    theirs: str, own: LagState | None, *, watched: bool
+    kafka_state: str, state: LagState | None, *, watched: bool
 ) -> list[RenderableType]:
     """Return the cells for Kafka's group state and, if watched, kafkaguard's state."""
-    shown = "" if own is None else styled(own, _STYLES[own])
-    return [theirs, shown] if watched else [theirs]
+    cell = "" if state is None else styled(state, _STYLES[state])
+    return [kafka_state, cell] if watched else [kafka_state]
 
 
 def _total(group: GroupLag) -> str:
@@ -99,12 +101,12 @@ def _remarks(group: GroupLag) -> str:
         return group.reason
     places = group.partitions.values()
     present = {each.topic for each in places if each.reason is not LagReason.GONE}
-    absent = sorted({each.topic for each in places} - present)
+    missing_topics = sorted({each.topic for each in places} - present)
     counts = Counter(each.reason for each in places if each.topic in present)
     return "; ".join(
         [
-            *(f"topic {topic} is not there" for topic in absent),
-            *(_counted(count, reason) for reason, count in counts.items() if reason),
+            *(f"topic {topic} is not there" for topic in missing_topics),
+            *(_count_text(count, reason) for reason, count in counts.items() if reason),
             *_lost([each.lost for each in places if each.lost]),
         ]
     )
@@ -118,7 +120,7 @@ def _lost(counts: list[int]) -> list[str]:
     return [f"{_partitions(len(counts))}: {text} (retention, deletion)"]
 
 
-def _counted(count: int, reason: LagReason) -> str:
+def _count_text(count: int, reason: LagReason) -> str:
     return f"{_partitions(count)}: {_IN_WORDS.get(reason, reason)}"
 
 
@@ -134,16 +136,16 @@ def _numbers(each: PartitionLag) -> list[str]:
     ]
 
 
-def _told(each: PartitionLag, columns: tuple[str, ...]) -> str:
+def _describe_partition(each: PartitionLag, columns: tuple[str, ...]) -> str:
     """Write the reason, what columns have told, errors and notes."""
     reason = [] if each.reason is None else [_IN_WORDS.get(each.reason, each.reason)]
     errors = [e.name for e in (each.read_error, each.error) if e is not None]
-    return "; ".join([*reason, *_extras(each, columns), *errors, *each.notes])
+    return "; ".join([*reason, *_describe_columns(each, columns), *errors, *each.notes])
 
 
-def _extras(each: PartitionLag, columns: tuple[str, ...]) -> list[str]:
+def _describe_columns(each: PartitionLag, columns: tuple[str, ...]) -> list[str]:
     member = each.member
-    told = {
+    parts = {
         "log start {}": each.log_start if "log_start" in columns else None,
         "{} wait for transactions": each.blocked or None,
         "last stable {}": each.last_stable,
@@ -152,7 +154,7 @@ def _extras(each: PartitionLag, columns: tuple[str, ...]) -> list[str]:
         "{}compacted": _not(each.compacted),
         "{}tiered": _not(each.tiered),
     }
-    return [text.format(value) for text, value in told.items() if value is not None]
+    return [text.format(value) for text, value in parts.items() if value is not None]
 
 
 def _not(value: bool | None) -> str | None:

@@ -1,4 +1,4 @@
-"""Sentences in the logs of clients and brokers, and the errors behind them.
+"""Sentences in the logs of clients, brokers and Spark, and what they mean.
 
 The logs are those of librdkafka, the Java client and broker, Spark and others. Each
 sentence is a pattern, because it contains names and numbers. The first match decides.
@@ -11,7 +11,7 @@ from typing import Final
 
 from kafkaguard import errors as e
 from kafkaguard.errors._java_texts import JAVA_TEXTS
-from kafkaguard.protocol._strangers import stranger, stranger_by_size
+from kafkaguard.protocol._other_protocols import name_protocol, name_protocol_of_size
 
 Key = int | type[e.KafkaGuardError]
 
@@ -63,8 +63,8 @@ def key_of_line(text: str) -> Key | None:
     for pattern, key in _PATTERNS:
         if pattern.search(text):
             return key
-    found = [words for words in JAVA_TEXTS if words in text]
-    return JAVA_TEXTS[max(found, key=len)] if found else None
+    phrases = [words for words in JAVA_TEXTS if words in text]
+    return JAVA_TEXTS[max(phrases, key=len)] if phrases else None
 
 
 def other_protocol(text: str) -> str | None:
@@ -74,8 +74,49 @@ def other_protocol(text: str) -> str | None:
         text: A log line with an invalid size, or the first bytes of the connection.
     """
     for number in _SIZE.findall(text):
-        protocol = stranger_by_size(int(number))
+        protocol = name_protocol_of_size(int(number))
         if protocol is not None:
             return f"the size {number} is the beginning of {protocol}"
-    protocol = stranger(text.lstrip().encode(errors="replace"))
+    protocol = name_protocol(text.lstrip().encode(errors="replace"))
     return None if protocol is None else f"this is {protocol}"
+
+
+_LAST_CAUSE = (
+    "the cause is the last 'Caused by' of the whole text, or in the executor's log: "
+    "explain that"
+)
+#: What to do, by a pattern of Spark's text; the first one that matches counts.
+_SPARK_TEXTS: Final = {
+    r"\bContinuousTaskRetryException\b|Continuous execution does not support task "
+    r"retry": (
+        "under trigger(continuous=...) Spark repeats no task: one that failed ends the "
+        f"query. Start the query again from its checkpoint; {_LAST_CAUSE}."
+    ),
+    r"\bCONCURRENT_STREAM_LOG_UPDATE\b|Multiple streaming jobs detected": (
+        "another query uses the same checkpoint: stop one of the two, and give each "
+        "query a checkpoint of its own."
+    ),
+    r"stage with indeterminate output was failed and retried": (
+        "an executor was lost, and Spark cannot compute its rows again as they were, "
+        "because a column or the order of the rows is random. Records may be written "
+        "already. Run the job again; to avoid it, make the DataFrame deterministic, or "
+        "write it to a file (or checkpoint it) first."
+    ),
+    r"\bFOREACH_BATCH_USER_FUNCTION_ERROR\b": (
+        "the function of foreachBatch raised an exception, which ends the query; "
+        f"{_LAST_CAUSE}."
+    ),
+    r"\bSTREAM_FAILED\b|\bStreamingQueryException\b": (
+        "a streaming query ended; it goes on from its checkpoint when it is started "
+        f"again. The text shows no error of Kafka; {_LAST_CAUSE}."
+    ),
+}
+_SPARK_PATTERNS: Final = [
+    (re.compile(text), meaning) for text, meaning in _SPARK_TEXTS.items()
+]
+
+
+def explain_spark_text(text: str) -> str | None:
+    """Return what a text of Spark means, and what to do; None: it is none of these."""
+    meanings = (meaning for pattern, meaning in _SPARK_PATTERNS if pattern.search(text))
+    return next(meanings, None)

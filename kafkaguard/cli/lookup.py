@@ -15,8 +15,7 @@ from kafkaguard._common.closest import closest
 from kafkaguard._verdicts.apis import API_KEYS
 from kafkaguard._verdicts.java_texts import FIND_REFUSED, java_text
 from kafkaguard._verdicts.signals import CONDITIONS, PYTHON, TEXTS
-from kafkaguard.cli.log_lines import key_of_line, other_protocol
-from kafkaguard.cli.spark_texts import spark_text
+from kafkaguard.cli.log_lines import explain_spark_text, key_of_line, other_protocol
 from kafkaguard.errors._generated import BY_CODE, JAVA_NAMES
 from kafkaguard.errors._librdkafka import LOCAL_CODES
 from kafkaguard.errors._made import CLASS_NAMES
@@ -68,7 +67,7 @@ _CONTEXT = "During handling of the above exception, another exception occurred"
 
 
 @dataclass(frozen=True)
-class Found:
+class Finding:
     """An error that a text names.
 
     Attributes:
@@ -103,7 +102,7 @@ class Found:
         return self.error_class()
 
 
-def find_error(text: str) -> Found | None:
+def find_error(text: str) -> Finding | None:
     """Find the error that a text is about.
 
     Args:
@@ -113,62 +112,53 @@ def find_error(text: str) -> Found | None:
     """
     text = text.strip()
     return (
-        _of_ours(text)
-        or _of_another_protocol(text)
-        or _of_a_code_or_name(text)
-        or _of_java(text)
-        or _of_traceback_or_text(text)
-        or _of_spark(text)
+        _read_own(text)
+        or _describe(e.ClientConfigurationError, other_protocol(text))
+        or _read_code_or_name(text)
+        or _read_java(text)
+        or _read_traceback_or_text(text)
+        or _describe(e.UnrelatedError, explain_spark_text(text))
     )
 
 
-def _of_another_protocol(text: str) -> Found | None:
-    protocol = other_protocol(text)
-    if protocol is None:
-        return None
-    return Found(e.ClientConfigurationError, reported=True, note=protocol)
+def _describe(cls: type[e.KafkaGuardError], note: str | None) -> Finding | None:
+    """Return what a note says about a text that names no error of Kafka."""
+    return None if note is None else Finding(cls, reported=True, note=note)
 
 
-def _of_a_code_or_name(text: str) -> Found | None:
+def _read_code_or_name(text: str) -> Finding | None:
     if re.fullmatch(_CODE, text):
-        return Found(int(text), reported=False)
+        return Finding(int(text), reported=False)
     if text.upper() in NAMES:
-        return Found(NAMES[text.upper()], reported=False)
+        return Finding(NAMES[text.upper()], reported=False)
     key = _BY_NAME.get(text.upper())
-    return None if key is None else Found(key, reported=True)
+    return None if key is None else Finding(key, reported=True)
 
 
-def _of_java(text: str) -> Found | None:
-    told = java_text(text)
-    if told is None:
+def _read_java(text: str) -> Finding | None:
+    explanation = java_text(text)
+    if explanation is None:
         return None
-    code = told.error.code
-    key: Key = told.error if code is None else code
-    return Found(key, reported=True, note=_NOTES.get(told.error))
+    code = explanation.error.code
+    key: Key = explanation.error if code is None else code
+    return Finding(key, reported=True, note=_NOTES.get(explanation.error))
 
 
-def _of_spark(text: str) -> Found | None:
-    said = spark_text(text)
-    if said is None:
-        return None
-    return Found(e.UnrelatedError, reported=True, note=said)
-
-
-def _of_traceback_or_text(text: str) -> Found | None:
-    key = _of_traceback(text) if "Traceback (most" in text else _of_text(text)
+def _read_traceback_or_text(text: str) -> Finding | None:
+    key = _read_traceback(text) if "Traceback (most" in text else _read_text(text)
     if key is None:
-        key = _of_java_causes(text)
+        key = _read_java_causes(text)
     if key is None:
         return None
-    client = "aiokafka" if key == -1 and _is_of_aiokafka(text) else None
+    client = "aiokafka" if key == -1 and _may_be_of_aiokafka(text) else None
     phase: Phase | None = "enqueue" if _LARGER in text else None
-    return Found(key, reported=True, client=client, phase=phase)
+    return Finding(key, reported=True, client=client, phase=phase)
 
 
-def _is_of_aiokafka(text: str) -> bool:
+def _may_be_of_aiokafka(text: str) -> bool:
     """Return whether UnknownError is aiokafka's, or may be."""
-    named = re.findall(r"\b((?:\w+\.)*)UnknownError\b", text)
-    return bool(named) and "kafka.errors." not in named
+    prefixes = re.findall(r"\b((?:\w+\.)*)UnknownError\b", text)
+    return bool(prefixes) and "kafka.errors." not in prefixes
 
 
 def nearest_name(text: str) -> str | None:
@@ -176,7 +166,7 @@ def nearest_name(text: str) -> str | None:
     return closest(text, [*NAMES, *_class_names()])
 
 
-def _of_ours(text: str) -> Found | None:
+def _read_own(text: str) -> Finding | None:
     """Parse the text of kafkaguard's errors: name, code, place, words, verdict."""
     for name, code, place in reversed(_OWN.findall(text)):
         key: Key | None = int(code) if code else None
@@ -185,12 +175,12 @@ def _of_ours(text: str) -> Found | None:
             key = cls
         if key is not None:
             api = place.partition(",")[0]
-            known = api if api in API_KEYS else None
-            return Found(key, reported=True, api=known)
+            request = api if api in API_KEYS else None
+            return Finding(key, reported=True, api=request)
     return None
 
 
-def _of_traceback(text: str) -> Key | None:
+def _read_traceback(text: str) -> Key | None:
     best: Key | None = None
     for key, followed in _chain(text):
         if key is not None and (best is None or _rank(key) < _rank(best)):
@@ -205,7 +195,7 @@ def _chain(text: str) -> Iterator[tuple[Key | None, bool]]:
 
     Each comes with a flag: whether the exception before it was its cause.
     """
-    found: list[tuple[Key | None, bool]] = []
+    exceptions: list[tuple[Key | None, bool]] = []
     is_cause = False
     for line in text.splitlines():
         if _CAUSE in line or _CONTEXT in line:
@@ -213,8 +203,8 @@ def _chain(text: str) -> Iterator[tuple[Key | None, bool]]:
         elif line[:1].strip() and not line.startswith("Traceback"):
             match = _EXCEPTION.match(line)
             if match:
-                found.append((_of_exception(*match.groups()), is_cause))
-    return reversed(found)
+                exceptions.append((_read_exception(*match.groups()), is_cause))
+    return reversed(exceptions)
 
 
 def _rank(key: Key) -> int:
@@ -224,29 +214,29 @@ def _rank(key: Key) -> int:
     return 2 if key is e.ClientTimeoutError else 1
 
 
-def _of_java_causes(text: str) -> Key | None:
+def _read_java_causes(text: str) -> Key | None:
     """Read the causes in a stack trace of Java, which follows a traceback in Spark."""
-    found = (_of_text(cause) for cause in reversed(_JAVA_CAUSE.findall(text)))
-    return next((key for key in found if key is not None), None)
+    keys = (_read_text(cause) for cause in reversed(_JAVA_CAUSE.findall(text)))
+    return next((key for key in keys if key is not None), None)
 
 
-def _of_text(text: str) -> Key | None:
+def _read_text(text: str) -> Key | None:
     lines = [line for line in text.splitlines() if line.strip()]
     for line in reversed(lines):
         match = _EXCEPTION.match(line.strip())
-        key = _of_exception(*match.groups()) if match else None
+        key = _read_exception(*match.groups()) if match else None
         if key is None:
-            key = _of_words(line)
+            key = _read_words(line)
         if key is not None:
             return key
     return None
 
 
-def _of_exception(name: str, message: str | None) -> Key | None:
+def _read_exception(name: str, message: str | None) -> Key | None:
     """Resolve ``Name: message``, the last line of a traceback."""
-    numbered = _numbered(message or "")
+    numbered = _find_number(message or "")
     if numbered is not None:
-        return _unwrapped(numbered, message or "")
+        return _unwrap(numbered, message or "")
     line = key_of_line(message or "")
     if line is not None:
         return line
@@ -256,37 +246,37 @@ def _of_exception(name: str, message: str | None) -> Key | None:
     key = _class_names().get(name)
     # The base classes say less than their text.
     if key in {None, e.ClientStateError} and message:
-        return _of_words(message) or key
+        return _read_words(message) or key
     return key
 
 
-def _of_words(text: str) -> Key | None:
+def _read_words(text: str) -> Key | None:
     """Find a number, a phrase of librdkafka, or a name among other words."""
-    numbered = _numbered(text)
+    numbered = _find_number(text)
     if numbered is not None:
-        return _unwrapped(numbered, text)
+        return _unwrap(numbered, text)
     for phrase, code in _phrases().items():
         if phrase in text:
             return code
-    return key_of_line(text) or _named(text)
+    return key_of_line(text) or _find_name(text)
 
 
-def _named(text: str) -> Key | None:
+def _find_name(text: str) -> Key | None:
     """Find the last name of a class or a code among other words."""
-    known: dict[str, Key] = {**_class_names(), **_BY_NAME, **NAMES}
-    named = [known[word] for word in re.findall(r"\w+", text) if word in known]
-    return named[-1] if named else None
+    keys: dict[str, Key] = {**_class_names(), **_BY_NAME, **NAMES}
+    matches = [keys[word] for word in re.findall(r"\w+", text) if word in keys]
+    return matches[-1] if matches else None
 
 
-def _unwrapped(code: int, text: str) -> Key:
+def _unwrap(code: int, text: str) -> Key:
     """Return the meaning of a code; for a wrapping code, that of the wrapped error."""
     if code not in _WRAPS:
         return code
     _, _, inner = text.partition("str=")
-    return key_of_line(inner) or _named(inner) or code
+    return key_of_line(inner) or _find_name(inner) or code
 
 
-def _numbered(text: str) -> int | None:
+def _find_number(text: str) -> int | None:
     matches = _NUMBERED.findall(text)
     return int(next(filter(None, matches[-1]))) if matches else None
 

@@ -1,78 +1,48 @@
-"""Numbers on the command line: finite and within bounds."""
+"""Numbers and addresses on the command line."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import click
 
 from kafkaguard._common.arguments import port
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 _LONGEST_S: Final = 86_400
 
 
-class Bounded(click.ParamType):  # type: ignore[type-arg]  # no generic in older click
-    """A number between two bounds, both included.
-
-    Args:
-        lowest: The lower bound.
-        highest: The upper bound.
-        kind: The type; ``int`` accepts whole numbers only.
-    """
-
-    name = "number"
-
-    def __init__(
-        self,
-        lowest: float,
-        highest: float = math.inf,
-        kind: Callable[[Any], float] = float,
-    ) -> None:
-        self._lowest = lowest
-        self._highest = highest
-        self._kind = kind
+class _Number(click.FloatRange):
+    """A number within bounds; "nan" is within none."""
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
-        """Parse the number; the error names the allowed numbers."""
-        try:
-            number = self._kind(value)
-        except ValueError:
-            number = math.nan
-        if not self._lowest <= number <= self._highest or number == math.inf:
-            self.fail(f"{value!r}: give {self._wanted()}", param, ctx)
+        """Parse the number; the error names the bounds."""
+        number: float = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value!r} is not a number.", param, ctx)
         return number
-
-    def _wanted(self) -> str:
-        what = "a whole number" if self._kind is int else "a number"
-        if math.isinf(self._highest):
-            return f"{what} from {self._lowest:g} on"
-        return f"{what} from {self._lowest:g} to {self._highest:g}"
 
 
 #: A time to wait: from a millisecond to a day.
-SECONDS: Final = Bounded(0.001, _LONGEST_S)
-#: A pause; 0 is no pause.
-PAUSE: Final = Bounded(0, _LONGEST_S)
-COUNT: Final = Bounded(1, kind=int)
-AMOUNT: Final = Bounded(0, kind=int)
-PERCENT: Final = Bounded(0, 100)
-SHARE: Final = Bounded(0.000001, 1)
+SECONDS: Final = _Number(0.001, _LONGEST_S)
+#: A pause, which may be 0.
+PAUSE: Final = _Number(0, _LONGEST_S)
+COUNT: Final = click.IntRange(1)
+AMOUNT: Final = click.IntRange(0)
+PERCENT: Final = _Number(0, 100)
+SHARE: Final = _Number(0.000001, 1)
 #: Brokers to start on one machine.
-BROKERS: Final = Bounded(1, 100, int)
+BROKERS: Final = click.IntRange(1, 100)
 #: The most partitions that a broker accepts in one CreateTopics (KIP-599).
-PARTITIONS: Final = Bounded(1, 10_000, int)
+PARTITIONS: Final = click.IntRange(1, 10_000)
 #: The number of schedules to draw; below, the number of waits to show for each.
-RUNS: Final = Bounded(2, 100_000, int)
-ROWS: Final = Bounded(1, 1_000, int)
+RUNS: Final = click.IntRange(2, 100_000)
+ROWS: Final = click.IntRange(1, 1_000)
 
 
-class ListenAddress(click.ParamType):  # type: ignore[type-arg]  # as above
+class ListenAddress(click.ParamType):  # type: ignore[type-arg]  # no generic in older click
     """An address to listen at, ``host:port``; port 0 is any free port."""
 
     name = "host:port"
@@ -86,6 +56,6 @@ class ListenAddress(click.ParamType):  # type: ignore[type-arg]  # as above
         host, _, text = value.rpartition(":")
         number = port(text, lowest=0)
         if not host or number is None:
-            wanted = "host:port with a port up to 65535 (0: any free)"
-            self.fail(f"{value!r}: give {wanted}", param, ctx)
+            expected = "host:port with a port up to 65535 (0: any free)"
+            self.fail(f"{value!r}: give {expected}", param, ctx)
         return host, number

@@ -1,4 +1,4 @@
-"""Output of commands: plain text, without markup.
+"""Output of commands: plain text without markup, and the progress on stderr.
 
 Names, paths and brokers' texts come from outside, so they are escaped. In a pipe or a
 file no line is folded, so that a search finds whole names. A table that is wider than
@@ -9,6 +9,9 @@ as a block of lines. It never breaks a name.
 from __future__ import annotations
 
 import os
+import threading
+import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,7 +23,13 @@ from rich.text import Text
 from kafkaguard._common.text import plain, plain_lines
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.sql import SparkSession
     from rich.console import ConsoleOptions, RenderableType, RenderResult
+
+    from kafkaguard_adapters.spark.report import WriteReport
+
 
 _WIDE = 100_000
 
@@ -31,7 +40,7 @@ def console(*, stderr: bool = False, quiet: bool = False) -> Console:
     If ``NO_COLOR`` is in the environment, it prints no styles, neither color nor bold.
     """
     colors: Any = None if os.environ.get("NO_COLOR") else "auto"
-    made = Console(
+    screen = Console(
         stderr=stderr,
         quiet=quiet,
         markup=False,
@@ -39,9 +48,9 @@ def console(*, stderr: bool = False, quiet: bool = False) -> Console:
         highlight=False,
         color_system=colors,
     )
-    if not made.is_terminal and "COLUMNS" not in os.environ:
-        made.width = _WIDE
-    return made
+    if not screen.is_terminal and "COLUMNS" not in os.environ:
+        screen.width = _WIDE
+    return screen
 
 
 class PlainTable(Table):
@@ -49,8 +58,8 @@ class PlainTable(Table):
 
     def add_row(self, *cells: RenderableType | None, **options: object) -> None:
         """Add a row, whose text is escaped."""
-        shown = (plain(each) if isinstance(each, str) else each for each in cells)
-        super().add_row(*shown, **options)  # type: ignore[arg-type]  # as they come
+        texts = (plain(each) if isinstance(each, str) else each for each in cells)
+        super().add_row(*texts, **options)  # type: ignore[arg-type]  # as they come
 
     def leave_out(self, *headings: str) -> None:
         """Set the columns to leave out in a narrow terminal, the first one first."""
@@ -62,11 +71,11 @@ class PlainTable(Table):
         self, console: Console, options: ConsoleOptions
     ) -> RenderResult:
         """Draw the table in the available width."""
-        left_out: list[str] = []
+        hidden: list[str] = []
         for heading in self._optional:
             if self._fits(console, options):
                 break
-            left_out.append(heading)
+            hidden.append(heading)
             self.columns = [c for c in self.columns if c.header != heading]
         if self._fits(console, options):
             self._share_room(console, options)
@@ -75,15 +84,15 @@ class PlainTable(Table):
                 column.width = None
         else:
             yield self._as_blocks()
-        if left_out:
-            words = ", ".join(left_out)
+        if hidden:
+            words = ", ".join(hidden)
             yield Text(f"Not shown in this width: {words}. --json has everything.")
 
     def _fits(self, console: Console, options: ConsoleOptions) -> bool:
         """Return whether the table fits without breaking a word."""
         unbounded = options.update(max_width=_WIDE)
-        least = self.__rich_measure__(console, unbounded).minimum
-        return least <= options.max_width
+        minimum = self.__rich_measure__(console, unbounded).minimum
+        return minimum <= options.max_width
 
     def _share_room(self, console: Console, options: ConsoleOptions) -> None:
         """Set widths that break no word where not every row fits into one line.
@@ -126,3 +135,45 @@ def styled(text: object, style: str) -> Text:
 def say(text: object, *, err: bool = False) -> None:
     """Print lines of text."""
     click.echo(plain_lines(text), err=err)
+
+
+_GLANCE_S = 1.0
+
+
+class Progress:
+    """Prints the progress of a job, with the seconds since its start."""
+
+    def __init__(self) -> None:
+        self._started = time.monotonic()
+        self._last = ""
+
+    def say(self, text: str) -> None:
+        """Print a text, unless it is the same as the last one."""
+        if text != self._last:
+            self._last = text
+            say(f"[{time.monotonic() - self._started:3.0f} s] {text}", err=True)
+
+    def batch(self, report: WriteReport, batch_id: int) -> None:
+        """Print the result of a micro-batch."""
+        self.say(f"batch {batch_id}: {report}")
+
+    @contextmanager
+    def of(self, spark: SparkSession) -> Iterator[None]:
+        """Print the progress of a session's running stages until the block ends."""
+        stop = threading.Event()
+        watcher = threading.Thread(target=self._watch, args=(spark, stop), daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            watcher.join(_GLANCE_S * 2)
+
+    def _watch(self, spark: SparkSession, stop: threading.Event) -> None:
+        tracker = spark.sparkContext.statusTracker()
+        while not stop.wait(_GLANCE_S):
+            for stage in tracker.getActiveStageIds():
+                info = tracker.getStageInfo(stage)
+                if info is not None:
+                    tasks = f"{info.numCompletedTasks} of {info.numTasks} tasks done"
+                    self.say(f"stage {stage}: {tasks}")

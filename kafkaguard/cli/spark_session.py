@@ -1,18 +1,28 @@
-"""A local Spark session for a command; its log goes to a file."""
+"""A local Spark session for a command; its log goes to a file.
+
+PySpark makes its Java process known only after Java has reported back, which takes
+seconds. After a Ctrl-C before that, nothing would stop the process: PySpark removes the
+folder in which Java must report, Java fails to report, and stays. So the session stops
+it at the end of the command.
+"""
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
+import signal
+import subprocess
 import sys
 import tempfile
+import threading
 import warnings
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkaguard.cli.group import Problem
-from kafkaguard.cli.java_process import java_ends
 from kafkaguard.testing import JavaNotFoundError
 from kafkaguard.testing.cluster.java import java
 
@@ -21,10 +31,79 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+
+#: Seconds that Java has to stop its jobs and remove its files.
+_GRACE_S: Final = 10
+
+
+@contextmanager
+def java_ends() -> Iterator[None]:
+    """End the Java that PySpark starts in the block: if the block fails, or at exit.
+
+    The process gets SIGTERM, and is killed if it has not ended after 10 s. If PySpark
+    already has a Java, it starts none, and the existing one stays.
+    """
+    from pyspark import SparkContext
+
+    gateway: Any = import_module("pyspark.java_gateway")
+    processes: list[subprocess.Popen[bytes]] = []
+
+    class RecordedProcess(subprocess.Popen[bytes]):
+        """A process that is recorded before a Ctrl-C can interrupt."""
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            with interrupts_wait():
+                super().__init__(*args, **kwargs)
+                processes.append(self)
+
+    former, gateway.Popen = gateway.Popen, RecordedProcess
+    try:
+        yield
+    except BaseException:
+        for process in processes:
+            _end(process)
+        if getattr(SparkContext._gateway, "proc", None) in processes:  # noqa: SLF001 - PySpark has no public name for it
+            SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 - likewise
+        raise
+    finally:
+        gateway.Popen = former
+    for process in processes:
+        atexit.register(_end, process)
+
+
+@contextmanager
+def interrupts_wait() -> Iterator[None]:
+    """Delay a Ctrl-C until the end of the block."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # Ctrl-C interrupts only the main thread
+        return
+    signals: list[int] = []
+    former = signal.signal(signal.SIGINT, lambda number, _: signals.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, former)
+        if signals:
+            signal.raise_signal(signal.SIGINT)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    try:
+        process.terminate()
+        process.wait(_GRACE_S)
+    except subprocess.TimeoutExpired:
+        pass
+    finally:  # also after a second Ctrl-C, which ends the wait
+        process.kill()
+        process.wait()
+        if process.stdin is not None:
+            process.stdin.close()
+
+
 #: PySpark also writes its exceptions to these loggers, as JSON.
-_ECHOES = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+_ECHO_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 #: Lines of Java that say that something is wrong, but not what.
-_EMPTY_WORDS = (
+_EMPTY_MESSAGES = (
     "Error: Could not create the Java Virtual Machine.",
     "Error: A fatal exception has occurred.",
     "Error: A JNI error has occurred",
@@ -65,13 +144,13 @@ def spark_session(
     os.environ["JAVA_HOME"] = str(java_home())
     os.environ["PYSPARK_PYTHON"] = sys.executable
     warnings.filterwarnings("ignore", ".*pandas.*", FutureWarning)
-    logging.getLogger().addFilter(_is_no_cut_off_call)
-    logging.getLogger("py4j.clientserver").addFilter(_is_no_failed_callback)
-    for echo in _ECHOES:
+    logging.getLogger().addFilter(_is_not_cut_off_call)
+    logging.getLogger("py4j.clientserver").addFilter(_is_not_failed_callback)
+    for echo in _ECHO_LOGGERS:
         logging.getLogger(echo).disabled = True
     with tempfile.TemporaryDirectory(prefix="kafkaguard-spark-") as folder:
         builder = SparkSession.builder.appName(name)
-        for key, value in (_quiet(folder) | dict(settings or {})).items():
+        for key, value in (_default_settings(folder) | dict(settings or {})).items():
             builder = builder.config(key, value)
         log = Path(folder) / "spark.log"
         spark = _start(builder, log)
@@ -81,17 +160,17 @@ def spark_session(
             spark.stop()
 
 
-def _is_no_cut_off_call(record: logging.LogRecord) -> bool:
+def _is_not_cut_off_call(record: logging.LogRecord) -> bool:
     """Filter out the tracebacks that py4j logs after a Ctrl-C."""
     return not record.getMessage().endswith("while sending command.")
 
 
-def _is_no_failed_callback(record: logging.LogRecord) -> bool:
+def _is_not_failed_callback(record: logging.LogRecord) -> bool:
     """Filter out py4j's traceback of a failed micro-batch, which ends the query."""
     return "while executing the Python Proxy" not in record.getMessage()
 
 
-def _quiet(folder: str) -> dict[str, str]:
+def _default_settings(folder: str) -> dict[str, str]:
     return {
         "spark.master": LOCAL,
         "spark.ui.enabled": "false",
@@ -108,21 +187,23 @@ def _start(builder: SparkSession.Builder, log: Path) -> SparkSession:
         with java_ends(), _output_to(log):
             return builder.getOrCreate()
     except Exception as error:
-        said = _reason(log.read_text(errors="replace")) or str(error).splitlines()[0]
-        raise NotStarted(f"Spark does not start: {said}") from error
+        reason = (
+            _find_reason(log.read_text(errors="replace")) or str(error).splitlines()[0]
+        )
+        raise NotStarted(f"Spark does not start: {reason}") from error
 
 
-def _reason(log: str) -> str | None:
+def _find_reason(log: str) -> str | None:
     """Find the reason in Spark's output, whose last line is a stack frame."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
-    told = [
-        line for line in lines if not line.startswith(("at ", "...", *_EMPTY_WORDS))
+    messages = [
+        line for line in lines if not line.startswith(("at ", "...", *_EMPTY_MESSAGES))
     ]
     for sign in ("unresolved dependency", "Exception", "rror"):
-        found = [line for line in told if sign in line]
-        if found:
-            return found[0]
-    return told[-1] if told else None
+        matches = [line for line in messages if sign in line]
+        if matches:
+            return matches[0]
+    return messages[-1] if messages else None
 
 
 def java_home() -> Path:

@@ -124,11 +124,11 @@ def test_it_ends_with_its_brokers(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--version", "4.x"], "'4.x' is no Kafka version"),
+        (["--version", "4.x"], "'4.x' is not a Kafka version"),
         (["--brokers", "0"], "--brokers"),
-        (["--brokers", "9" * 30], "a whole number from 1 to 100"),
-        (["--topic", "orders:many"], "a whole number from 1 to 10000"),
-        (["--topic", "orders:0"], "a whole number from 1 to 10000"),
+        (["--brokers", "9" * 30], "is not in the range 1<=x<=100"),
+        (["--topic", "orders:many"], "is not a valid integer"),
+        (["--topic", "orders:0"], "is not in the range 1<=x<=10000"),
         (["--topic", "orders:"], "expected NAME or NAME:PARTITIONS"),
         (["--user", "bob"], "expected NAME:PASSWORD"),
         (["--user", ":secret"], "expected NAME:PASSWORD"),

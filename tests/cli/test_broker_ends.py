@@ -48,7 +48,7 @@ class Cluster:
 @pytest.fixture
 def ended(monkeypatch, tmp_path, capsys):
     """Run the command until its brokers have ended; return what it printed."""
-    monkeypatch.setattr(command, "_LOOK_EVERY_S", 0)
+    monkeypatch.setattr(command, "_CHECK_EVERY_S", 0)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
 
     def call(*endings, options=()):

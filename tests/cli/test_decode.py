@@ -7,8 +7,8 @@ import json
 import pytest
 from click.testing import CliRunner
 
+from kafkaguard.cli.content import from_hex
 from kafkaguard.cli.group import cli
-from kafkaguard.cli.hexdump import from_hex
 from kafkaguard.protocol import broker_registration, message
 
 ID = "3MfdxWlNSn2UDYsmDP1pYg"

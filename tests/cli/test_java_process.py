@@ -14,8 +14,8 @@ from types import SimpleNamespace
 import pytest
 from pyspark import SparkContext, java_gateway
 
-from kafkaguard.cli import java_process
-from kafkaguard.cli.java_process import interrupts_wait, java_ends
+from kafkaguard.cli import spark_session
+from kafkaguard.cli.spark_session import interrupts_wait, java_ends
 
 pytestmark = pytest.mark.java
 
@@ -74,7 +74,7 @@ def test_java_of_the_block_is_forgotten_and_one_from_before_is_not(monkeypatch):
 
 def test_process_that_does_not_end_is_killed(monkeypatch):
     """At the exit of the program, after the time that it is given."""
-    monkeypatch.setattr(java_process, "_GRACE_S", 0.1)
+    monkeypatch.setattr(spark_session, "_GRACE_S", 0.1)
     registered = []
     monkeypatch.setattr(atexit, "register", lambda *call: registered.append(call))
     with java_ends():

@@ -119,7 +119,7 @@ def test_bad_cast_is_one_message(run, written, pipeline, capfd):
     said = capfd.readouterr().err
     assert "Error: the job failed: [CAST_INVALID_INPUT]" in said
     assert '"logger"' not in said
-    assert all(logging.getLogger(name).disabled for name in spark_session._ECHOES)
+    assert all(logging.getLogger(name).disabled for name in spark_session._ECHO_LOGGERS)
 
 
 def interrupt(by):
@@ -394,7 +394,7 @@ def test_spark_that_does_not_start_is_told_with_the_setting_that_it_names(
 )
 def test_reason_is_the_line_that_says_something(log, reason):
     """Not the one that says that there was an error."""
-    assert spark_session._reason(log) == reason
+    assert spark_session._find_reason(log) == reason
 
 
 @pytest.mark.parametrize(

@@ -171,7 +171,7 @@ def test_preview_as_table_and_json():
     ("arguments", "said"),
     [
         (("preview", "admin", "--action", "AGAIN"), "there are IGNORE, RETRY"),
-        (("preview", "admin", "--runs", "1"), "a whole number from 2"),
+        (("preview", "admin", "--runs", "1"), "is not in the range 2<=x"),
         (("preview", "bulk-lod"), "did you mean 'bulk-load'?"),
         (("diff", "admin", "bulk-lod"), "did you mean 'bulk-load'?"),
     ],

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from kafkaguard.testing.cluster.broker import Broker
 
-_LOOK_EVERY_S = 0.5
+_CHECK_EVERY_S = 0.5
 _PARTS_OF_A_GRANT = 4
 
 
@@ -35,7 +35,7 @@ def _pairs(separator: str) -> Callable[..., dict[str, str]]:
         _: click.Context, option: click.Parameter, values: Iterable[str]
     ) -> dict[str, str]:
         pairs = [value.partition(separator) for value in values]
-        if not all(key and found for key, found, _ in pairs):
+        if not all(key and mark for key, mark, _ in pairs):
             raise click.BadParameter(f"expected {option.metavar}")
         return {key: value for key, _, value in pairs}
 
@@ -46,14 +46,11 @@ def _topics(
     context: click.Context, option: click.Parameter, values: Iterable[str]
 ) -> dict[str, int]:
     pairs = [value.partition(":") for value in values]
-    if not all(name and bool(count) == bool(found) for name, found, count in pairs):
+    if not all(name and bool(count) == bool(colon) for name, colon, count in pairs):
         raise click.BadParameter("expected NAME or NAME:PARTITIONS")
     if wrong := [name for name, _, _ in pairs if not can_be_a_topic(name)]:
         raise click.BadParameter(f"{wrong[0]!r} is not a valid topic name: {ALLOWED}")
-    return {
-        name: int(PARTITIONS.convert(count if found else 1, option, context))
-        for name, found, count in pairs
-    }
+    return {name: PARTITIONS(count or 1, option, context) for name, _, count in pairs}
 
 
 def _grants(
@@ -62,7 +59,7 @@ def _grants(
     values: Iterable[str],
 ) -> list[tuple[str, str, str, str]]:
     """Split each grant, and check it against the users of the same command line."""
-    found = []
+    grants = []
     for value in values:
         parts = value.split(":", 3)
         if len(parts) != _PARTS_OF_A_GRANT or not all(parts):
@@ -74,8 +71,8 @@ def _grants(
         users = context.params.get("users", {})
         if user not in users:
             raise click.BadParameter(f"{value!r}: add the user with --user {user}:...")
-        found.append((user, operation.upper(), resource.upper(), name))
-    return found
+        grants.append((user, operation.upper(), resource.upper(), name))
+    return grants
 
 
 @click.command()
@@ -154,19 +151,19 @@ def broker(
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        with _started(**options) as cluster:
+        with _running_cluster(**options) as cluster:
             _create(cluster, topics)
             _create(cluster, compacted_topics, {"cleanup.policy": "compact"})
             _grant(cluster, grants)
-            _tell(cluster, [*topics, *compacted_topics], as_json=as_json)
+            _print(cluster, [*topics, *compacted_topics], as_json=as_json)
             endings = _wait_until_all_ended(cluster)
     except KeyboardInterrupt:
         return
-    raise click.ClickException("\n".join([*endings, _GO_ON]))
+    raise click.ClickException("\n".join([*endings, _ADVICE]))
 
 
 @contextmanager
-def _started(version: str | None, **options: Any) -> Iterator[KafkaCluster]:
+def _running_cluster(version: str | None, **options: Any) -> Iterator[KafkaCluster]:
     if version:
         options["version"] = version
     try:
@@ -181,36 +178,39 @@ def _started(version: str | None, **options: Any) -> Iterator[KafkaCluster]:
         cluster.stop()
 
 
-def _grant(cluster: KafkaCluster, grants: list[tuple[str, str, str, str]]) -> None:
+@contextmanager
+def _problem_of(step: str) -> Iterator[None]:
+    """Turn the refusal of a step into one line."""
     from kafka.errors import KafkaError
 
+    try:
+        yield
+    except (KafkaError, ClusterError) as error:
+        raise Problem(f"cannot {step}: {error}") from error
+
+
+def _grant(cluster: KafkaCluster, grants: list[tuple[str, str, str, str]]) -> None:
     for grant in grants:
-        try:
+        with _problem_of(f"grant {':'.join(grant)}"):
             cluster.grant(*grant)
-        except (KafkaError, ClusterError) as error:
-            raise Problem(f"cannot grant {':'.join(grant)}: {error}") from error
 
 
 def _create(
     cluster: KafkaCluster, topics: dict[str, int], config: dict[str, str] | None = None
 ) -> None:
-    from kafka.errors import KafkaError
-
     for name, partitions in topics.items():
-        try:
+        with _problem_of(f"create topic {name}"):
             cluster.create_topic(name, partitions, config=config)
-        except (KafkaError, ClusterError) as error:
-            raise Problem(f"cannot create topic {name}: {error}") from error
 
 
-def _tell(cluster: KafkaCluster, topics: list[str], *, as_json: bool) -> None:
+def _print(cluster: KafkaCluster, topics: list[str], *, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps(_facts(cluster, topics)))
+        click.echo(json.dumps(_as_data(cluster, topics)))
     else:
         console().print(*_tables(cluster, topics), sep="\n")
 
 
-def _facts(cluster: KafkaCluster, topics: list[str]) -> dict[str, Any]:
+def _as_data(cluster: KafkaCluster, topics: list[str]) -> dict[str, Any]:
     return {
         "version": cluster.version,
         "cluster_id": cluster.cluster_id,
@@ -241,10 +241,12 @@ def _facts(cluster: KafkaCluster, topics: list[str]) -> dict[str, Any]:
 
 def _tables(cluster: KafkaCluster, topics: list[str]) -> Iterator[str | PlainTable]:
     listeners = PlainTable("Listener", "Bootstrap servers", "Security", "SASL")
-    for way in cluster.listeners:
-        servers = Text(way.bootstrap_servers.replace(",", ",\n"))
-        mechanisms = Text("\n".join(way.mechanisms))
-        listeners.add_row(way.name, servers, way.security_protocol, mechanisms)
+    for listener in cluster.listeners:
+        servers = Text(listener.bootstrap_servers.replace(",", ",\n"))
+        mechanisms = Text("\n".join(listener.mechanisms))
+        listeners.add_row(
+            listener.name, servers, listener.security_protocol, mechanisms
+        )
     brokers = PlainTable("Broker", "Process", "Log")
     for node in cluster.brokers:
         brokers.add_row(str(node.id), str(node.pid), str(node.log))
@@ -267,26 +269,26 @@ def _wait_until_all_ended(cluster: KafkaCluster) -> list[str]:
     while True:
         for each in cluster.brokers:
             if each.id not in endings and not each.is_running:
-                endings[each.id] = _ending(each)
+                endings[each.id] = _describe_end(each)
                 if len(endings) < len(cluster.brokers):
                     say(endings[each.id], err=True)
         if len(endings) == len(cluster.brokers):
             return [endings[node] for node in sorted(endings)]
-        time.sleep(_LOOK_EVERY_S)
+        time.sleep(_CHECK_EVERY_S)
 
 
-def _ending(node: Broker) -> str:
+def _describe_end(node: Broker) -> str:
     """Say how a broker ended; keep its log, since the cluster removes its own."""
     code = node.exit_code or 0
-    how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+    end = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
     with NamedTemporaryFile(
         prefix=f"kafkaguard-broker-{node.id}-", suffix=".log", delete=False
-    ) as kept:
-        kept.write(node.log.read_bytes())
-    return f"broker {node.id} ({node.address}) {how}; its log is kept in {kept.name}"
+    ) as copy:
+        copy.write(node.log.read_bytes())
+    return f"broker {node.id} ({node.address}) {end}; its log is kept in {copy.name}"
 
 
-_GO_ON = (
+_ADVICE = (
     "No broker is left, and the data is removed: run the command again for an empty "
     "cluster. To kill a broker and start it again with its data, use "
     "kafkaguard.testing.KafkaCluster in Python: cluster.broker(0).kill(), then .start()"

@@ -9,15 +9,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from kafkaguard.cli.content import as_json_knows, lines, without_credentials
-from kafkaguard.cli.group import Problem
-from kafkaguard.cli.hexdump import from_hex, is_text
+from kafkaguard.cli.content import (
+    as_json_knows,
+    from_hex,
+    is_text,
+    lines,
+    without_credentials,
+)
+from kafkaguard.cli.group import Problem, request_name
 from kafkaguard.cli.output import say
-from kafkaguard.cli.requests import request_name
 from kafkaguard.protocol._errors import ProtocolError
 from kafkaguard.protocol._guess import guess_request, guess_version, split_frames
 from kafkaguard.protocol._message import Message, message
-from kafkaguard.protocol._strangers import stranger
+from kafkaguard.protocol._other_protocols import name_protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,7 +33,7 @@ _MOST_BYTES = 128 * 2**20
 class Decoded(NamedTuple):
     """A decoded message."""
 
-    found: Message
+    message_type: Message
     side: str
     version: int
     content: dict[str, Any]
@@ -69,53 +73,59 @@ def decode(
     """
     if api is None and (response or no_header):
         raise Problem("only a request with a header names its API: give --api")
-    read = _reader(api, version, "response" if response else "request", not no_header)
-    for number, data in enumerate(split_frames(_bytes(source)), start=1):
+    decode_one = _make_decoder(
+        api, version, "response" if response else "request", not no_header
+    )
+    for number, data in enumerate(split_frames(_read_source(source)), start=1):
         try:
-            decoded = read(data)
+            decoded = decode_one(data)
         except ProtocolError as error:
-            raise Problem(f"{_name(source)}, message {number}: {error}") from None
+            raise Problem(
+                f"{_name_source(source)}, message {number}: {error}"
+            ) from None
         _print(decoded, len(data), show_secrets=show_secrets, as_json=as_json)
 
 
-def _bytes(source: str) -> bytes:
+def _read_source(source: str) -> bytes:
     if source == "-":
         data = sys.stdin.buffer.read(_MOST_BYTES + 1)
-    elif _is_there(source):
-        data = _read(Path(source))
+    elif _is_file(source):
+        data = _read_file(Path(source))
     else:
         data = source.encode()
     if len(data) > _MOST_BYTES:
-        raise Problem(f"{_name(source)}: more than {_MOST_BYTES} bytes; split it")
-    found = from_hex(data.decode()) if is_text(data) else data
-    for each in (data, found or b""):
-        if (protocol := stranger(each)) is not None:
+        raise Problem(
+            f"{_name_source(source)}: more than {_MOST_BYTES} bytes; split it"
+        )
+    content = from_hex(data.decode()) if is_text(data) else data
+    for each in (data, content or b""):
+        if (protocol := name_protocol(each)) is not None:
             raise Problem(
-                f"{_name(source)}: this is {protocol}, not a Kafka message: check the "
-                "port and the security protocol"
+                f"{_name_source(source)}: this is {protocol}, not a Kafka message: "
+                "check the port and the security protocol"
             )
-    if not found:
-        is_argument = source != "-" and not _is_there(source)
-        what = "no such file, and no" if is_argument else "no bytes, and no"
-        raise Problem(f"{_name(source)}: {what} hexadecimal digits")
-    return found
+    if not content:
+        is_argument = source != "-" and not _is_file(source)
+        reason = "no such file, and no" if is_argument else "no bytes, and no"
+        raise Problem(f"{_name_source(source)}: {reason} hexadecimal digits")
+    return content
 
 
-def _name(source: str) -> str:
+def _name_source(source: str) -> str:
     """Name the source without showing the message, which may hold credentials."""
     if source == "-":
         return "standard input"
-    return source if _is_there(source) else "the argument"
+    return source if _is_file(source) else "the argument"
 
 
-def _is_there(source: str) -> bool:
+def _is_file(source: str) -> bool:
     try:
         return bool(source) and Path(source).exists()
     except (OSError, ValueError):  # too long for a file name, or not valid as one
         return False
 
 
-def _read(path: Path) -> bytes:
+def _read_file(path: Path) -> bytes:
     if path.is_dir():
         raise Problem(f"{path} is a directory: name one of its files")
     try:
@@ -125,17 +135,22 @@ def _read(path: Path) -> bytes:
         raise Problem(f"{path} cannot be read: {error.strerror}") from error
 
 
-def _reader(
+def _make_decoder(
     api: str | None, version: int | None, side: str, with_header: bool
 ) -> Callable[[bytes], Decoded]:
     def guess(data: bytes) -> Decoded:
-        found, told = guess_request(data)
-        return Decoded(found, side, told, found.deserialize_request(data, told))
+        message_type, stated_version = guess_request(data)
+        return Decoded(
+            message_type,
+            side,
+            stated_version,
+            message_type.deserialize_request(data, stated_version),
+        )
 
     if api is None:
         return guess
-    found = _message(api)
-    deserialize = getattr(found, f"deserialize_{side}")
+    message_type = _find_message(api)
+    deserialize = getattr(message_type, f"deserialize_{side}")
 
     def read(data: bytes) -> Decoded:
         def as_version(each: int) -> dict[str, Any]:
@@ -143,13 +158,13 @@ def _reader(
             return content
 
         if version is not None:
-            return Decoded(found, side, version, as_version(version))
-        return Decoded(found, side, *guess_version(found, as_version))
+            return Decoded(message_type, side, version, as_version(version))
+        return Decoded(message_type, side, *guess_version(message_type, as_version))
 
     return read
 
 
-def _message(api: str) -> Message:
+def _find_message(api: str) -> Message:
     try:
         return message(request_name(api) or api)
     except ProtocolError as error:
@@ -157,13 +172,14 @@ def _message(api: str) -> Message:
 
 
 def _print(decoded: Decoded, size: int, *, show_secrets: bool, as_json: bool) -> None:
-    found, side, version, content = decoded
+    message_type, side, version, content = decoded
     if not show_secrets:
         content = without_credentials(content)
     if as_json:
-        head = {"message": found.name, "type": side, "version": version}
+        head = {"message": message_type.name, "type": side, "version": version}
         click.echo(json.dumps({**head, "content": as_json_knows(content)}))
         return
-    say(f"{found.name} {side} v{version} (API key {found.api_key()}, {size} bytes)")
+    key = message_type.api_key()
+    say(f"{message_type.name} {side} v{version} (API key {key}, {size} bytes)")
     for line in lines(content):
         say(f"  {line}")

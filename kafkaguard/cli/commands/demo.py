@@ -15,8 +15,7 @@ import click
 from kafkaguard.cli.demo.flights import unpack
 from kafkaguard.cli.demo.run import DemoResult, run_demo
 from kafkaguard.cli.group import Problem
-from kafkaguard.cli.output import PlainTable, console, say
-from kafkaguard.cli.progress import Progress
+from kafkaguard.cli.output import PlainTable, Progress, console, say
 from kafkaguard.cli.spark_session import connector, java_home, spark_session
 from kafkaguard.testing import ClusterError, KafkaCluster
 from kafkaguard.testing.cluster.jars import kafka_jars

@@ -8,8 +8,8 @@ from typing import Literal
 import click
 
 from kafkaguard._verdicts.classification import classify
+from kafkaguard.cli.group import request_name
 from kafkaguard.cli.output import PlainTable, console
-from kafkaguard.cli.requests import request_name
 from kafkaguard.errors._base import Action
 from kafkaguard.errors._generated import BY_CODE, KAFKA_VERSION, RETRIABLE_CODES
 

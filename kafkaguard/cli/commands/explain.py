@@ -16,10 +16,9 @@ from kafkaguard._common.text import plain
 from kafkaguard._verdicts.classification import classify
 from kafkaguard._verdicts.context import TopicFacts
 from kafkaguard.cli.client_behaviour import JAVA, Habits, clients, habits_of, source
-from kafkaguard.cli.group import Problem
-from kafkaguard.cli.lookup import Found, find_error, nearest_name
+from kafkaguard.cli.group import Problem, request_name
+from kafkaguard.cli.lookup import Finding, find_error, nearest_name
 from kafkaguard.cli.output import PlainTable, console, styled
-from kafkaguard.cli.requests import request_name
 from kafkaguard.errors import for_code
 from kafkaguard.errors._meanings import MEANINGS
 
@@ -81,41 +80,47 @@ def explain(  # noqa: PLR0913 - one for each option
     Examples: `kafkaguard explain 87`, `kafkaguard explain NOT_COORDINATOR --api
     OffsetCommit`, `kafkaguard explain - < traceback.txt`.
     """
-    found = _find(_given(error))
+    finding = _find(_read_input(error))
     context: dict[str, Any] = {
-        "api": request_name(api) or found.api,
-        "client": found.client,
-        "phase": found.phase,
+        "api": request_name(api) or finding.api,
+        "client": finding.client,
+        "phase": finding.phase,
         "null_key": null_key,
         "idempotent": idempotent,
         "transactional": transactional,
         "facts": TopicFacts(compacted or None, tiered or None),
     }
     # In a transaction the code comes from a client, which has given up the request.
-    subject = found.error_class() if transactional and found.key else found.subject
+    subject = (
+        finding.error_class() if transactional and finding.key else finding.subject
+    )
     verdict = classify(subject, **context)
-    others = list(_depends(subject, context))
-    tries = None if policy is None else _tries(policy, verdict, found, topic, context)
-    habits = habits_of(found.error_class.code, context["api"])
+    others = list(_find_other_verdicts(subject, context))
+    policy_text = (
+        None
+        if policy is None
+        else _explain_policy(policy, verdict, finding, topic, context)
+    )
+    habits = habits_of(finding.error_class.code, context["api"])
     if as_json:
         explained = {
-            **_as_dict(found, verdict, others),
+            **_as_dict(finding, verdict, others),
             "clients": [{"api": h.api, **h.does} for h in habits],
             "clients_source": source(habits),
-            "policy": tries,
+            "policy": policy_text,
         }
         click.echo(json.dumps(explained, indent=2))
     else:
-        _print(found, verdict, others, tries)
+        _print(finding, verdict, others, policy_text)
         _print_habits(habits)
 
 
-def _tries(
+def _explain_policy(
     source: str,
     verdict: Verdict,
-    found: Found,
+    finding: Finding,
     topic: str | None,
-    known: dict[str, Any],
+    context: dict[str, Any],
 ) -> str:
     """Return what a policy does with the error."""
     from kafkaguard._retries.machine import CallContext
@@ -127,63 +132,67 @@ def _tries(
         policy = load_policy(source)
     except PolicyError as error:
         raise Problem(str(error)) from None
-    code = found.error_class.code
-    return explain_ruling(policy, verdict, CallContext(topic=topic, **known), code)
+    code = finding.error_class.code
+    return explain_ruling(policy, verdict, CallContext(topic=topic, **context), code)
 
 
-def _given(words: tuple[str, ...]) -> str:
+def _read_input(words: tuple[str, ...]) -> str:
     """Return the argument, or the text on standard input."""
     if words and words != ("-",):
         return " ".join(words)
-    return _text_of(sys.stdin.buffer.read(_MOST_BYTES))
+    return _decode_text(sys.stdin.buffer.read(_MOST_BYTES))
 
 
-def _text_of(content: bytes) -> str:
+def _decode_text(content: bytes) -> str:
     """Decode text; refuse input that is mostly binary."""
     text = content.decode(errors="replace")
-    if "\0" in text or text.count("\ufffd") > len(text) * _MOST_STRAY:
+    if "\0" in text or text.count("\ufffd") > len(text) * _MAX_STRAY_SHARE:
         raise Problem(f"the input is not UTF-8 text: save it as UTF-8. {_USAGE}")
     return text
 
 
-def _find(text: str) -> Found:
-    found = find_error(text)
-    if found is not None:
-        return found
+def _find(text: str) -> Finding:
+    finding = find_error(text)
+    if finding is not None:
+        return finding
     if not text.strip():
         raise Problem(f"there is nothing to explain. {_USAGE}")
-    near = nearest_name(text.strip()) if len(text) < _LONG else None
+    near = nearest_name(text.strip()) if len(text) < _MAX_NAME_LENGTH else None
     hint = f" Did you mean {near}?" if near else ""
     last = text.strip().splitlines()[-1].strip()
-    shown = "".join(c if c.isprintable() else "?" for c in shorten(last, _SHOWN))
-    raise Problem(f"no Kafka error found in {shown!r}.{hint} {_USAGE}")
+    excerpt = "".join(
+        c if c.isprintable() else "?" for c in shorten(last, _EXCERPT_LENGTH)
+    )
+    raise Problem(f"no Kafka error found in {excerpt!r}.{hint} {_USAGE}")
 
 
 #: Longer than any traceback; the rest of a longer input is not read.
 _MOST_BYTES = 4_000_000
-_LONG = 100
+_MAX_NAME_LENGTH = 100
 #: How much of a text without a Kafka error is shown.
-_SHOWN = 100
+_EXCERPT_LENGTH = 100
 #: The allowed share of invalid characters, such as in a log of another encoding.
-_MOST_STRAY = 0.1
+_MAX_STRAY_SHARE = 0.1
 _USAGE = (
     "Give a code (87), a name (INVALID_RECORD) or a text that holds one; "
     "`kafkaguard errors` lists all."
 )
 
 
-def _depends(subject: Any, given: dict[str, Any]) -> Iterator[tuple[str, Verdict]]:
+def _find_other_verdicts(
+    subject: Any, context: dict[str, Any]
+) -> Iterator[tuple[str, Verdict]]:
     """Find the contexts in which another rule decides."""
-    seen = {classify(subject, **given).rule.id}
-    apis = [given["api"]] if given["api"] else [None, *_APIS]
-    told = [("", subject)]
+    rule_ids = {classify(subject, **context).rule.id}
+    apis = [context["api"]] if context["api"] else [None, *_APIS]
+    subjects = [("", subject)]
     if isinstance(subject, int):
-        told.append(("raised by a client", for_code(subject)()))
-    for (way, each), (label, context), api in product(told, _CONTEXTS, apis):
-        verdict = classify(each, **{**given, "api": api, **context})
-        if verdict.rule.id not in seen:
-            seen.add(verdict.rule.id)
-            yield ", ".join(filter(None, (way, api, label))), verdict
+        subjects.append(("raised by a client", for_code(subject)()))
+    for (origin, each), (label, change), api in product(subjects, _CONTEXTS, apis):
+        verdict = classify(each, **{**context, "api": api, **change})
+        if verdict.rule.id not in rule_ids:
+            rule_ids.add(verdict.rule.id)
+            yield ", ".join(filter(None, (origin, api, label))), verdict
 
 
 _APIS = (
@@ -200,15 +209,15 @@ _APIS = (
 
 
 def _as_dict(
-    found: Found, verdict: Verdict, others: list[tuple[str, Verdict]]
+    finding: Finding, verdict: Verdict, others: list[tuple[str, Verdict]]
 ) -> dict[str, Any]:
-    cls = found.error_class
+    cls = finding.error_class
     return {
         "code": cls.code,
         "name": cls.name,
-        "meaning": _meaning(found),
-        "note": found.note,
-        "caution": _CAUTIONS.get(found.client or ""),
+        "meaning": _meaning(finding),
+        "note": finding.note,
+        "caution": _CAUTIONS.get(finding.client or ""),
         "class": cls.__name__,
         "families": _families(cls),
         "verdict": _verdict_dict(verdict),
@@ -241,30 +250,32 @@ def _verdict_dict(verdict: Verdict) -> dict[str, Any]:
 
 
 def _families(cls: type[errors.KafkaGuardError]) -> list[str]:
-    ours = (c for c in cls.__mro__[1:] if issubclass(c, errors.KafkaGuardError))
-    return [c.__name__ for c in ours if c.__name__ != cls.__name__]
+    bases = (c for c in cls.__mro__[1:] if issubclass(c, errors.KafkaGuardError))
+    return [c.__name__ for c in bases if c.__name__ != cls.__name__]
 
 
-def _meaning(found: Found) -> str:
-    if isinstance(found.key, int):
+def _meaning(finding: Finding) -> str:
+    if isinstance(finding.key, int):
         unknown = "A code that Kafka 4.4 does not have."
-        return MEANINGS.get(found.key, unknown) if found.key else "There is no error."
-    return (found.key.__doc__ or "").partition("\n")[0]
+        return (
+            MEANINGS.get(finding.key, unknown) if finding.key else "There is no error."
+        )
+    return (finding.key.__doc__ or "").partition("\n")[0]
 
 
 def _print(
-    found: Found,
+    finding: Finding,
     verdict: Verdict,
     others: list[tuple[str, Verdict]],
-    tries: str | None,
+    policy_text: str | None,
 ) -> None:
-    cls = found.error_class
+    cls = finding.error_class
     number = "" if cls.code is None else f" ({cls.code})"
     screen = console()
     families = " < ".join([cls.__name__, *_families(cls)])
     lines: list[tuple[str | Text, ...]] = [
         (styled(cls.name, "bold"), number),
-        (_meaning(found),),
+        (_meaning(finding),),
         (f"class      kafkaguard.errors.{families}",),
         (
             "next step  ",
@@ -275,12 +286,12 @@ def _print(
         (f"why        {verdict.rule.scenario}",),
         (f"rule       {verdict.rule.id} ({verdict.rule.source})",),
     ]
-    if found.client in _CAUTIONS:
-        lines.insert(2, (f"caution    {_CAUTIONS[found.client]}",))
-    if found.note is not None:
-        lines.insert(2, (f"shown      {plain(found.note)}",))
-    if tries is not None:
-        lines.append((f"policy     {plain(tries.removeprefix('policy '))}",))
+    if finding.client in _CAUTIONS:
+        lines.insert(2, (f"caution    {_CAUTIONS[finding.client]}",))
+    if finding.note is not None:
+        lines.insert(2, (f"shown      {plain(finding.note)}",))
+    if policy_text is not None:
+        lines.append((f"policy     {plain(policy_text.removeprefix('policy '))}",))
     for line in lines:
         screen.print(Text.assemble(*line), soft_wrap=True)
     if others:

@@ -11,7 +11,7 @@ from rich.live import Live
 
 from kafkaguard._cluster.lag import NO_SUCH_GROUP, LagReason
 from kafkaguard._common.closest import did_you_mean
-from kafkaguard.cli.connecting import ask, connect, connection_options, tell
+from kafkaguard.cli.connecting import ask, connect, connection_options, print_errors
 from kafkaguard.cli.lag_table import as_data, table
 from kafkaguard.cli.numbers import AMOUNT, COUNT, PAUSE
 from kafkaguard.cli.output import console, say
@@ -107,22 +107,26 @@ def lag(  # noqa: PLR0913 - one for each option
         "columns": columns,
         "timeout": timeout,
     }
-    wanted = looks if watch else 1
+    count = looks if watch else 1
     history: list[LagReport] = []
 
     def remarks(report: LagReport) -> list[str]:
-        found = _missing(report, groups, topics)
-        return [*found, *_unmeasured(report, max_lag), *_too_far(report, max_lag)]
+        texts = _list_missing(report, groups, topics)
+        return [
+            *texts,
+            *_note_unmeasured(report, max_lag),
+            *_list_groups_behind(report, max_lag),
+        ]
 
-    seen = _looks(calls, question, interval, wanted)
+    reports = _measure_repeatedly(calls, question, interval, count)
     try:
         _show(
-            seen,
+            reports,
             history,
             partitions=partitions or bool(columns),
             columns=columns,
             as_json=as_json,
-            live=wanted != 1,
+            live=count != 1,
             remarks=remarks,
         )
     except KeyboardInterrupt:
@@ -131,30 +135,30 @@ def lag(  # noqa: PLR0913 - one for each option
     finally:
         calls.close_view()
     last = history[-1]
-    for text in (*remarks(last), *_hidden(last, topics)):
+    for text in (*remarks(last), *_note_hidden_groups(last, topics)):
         say(text, err=True)
-    missing = _missing(last, groups, topics) or _unmeasured(last, max_lag)
-    if _too_far(last, max_lag):
+    has_missing = _list_missing(last, groups, topics) or _note_unmeasured(last, max_lag)
+    if _list_groups_behind(last, max_lag):
         ctx.exit(_BEHIND)
-    ctx.exit(_INCOMPLETE if missing or not last.complete else 0)
+    ctx.exit(_INCOMPLETE if has_missing or not last.complete else 0)
 
 
-def _looks(
+def _measure_repeatedly(
     calls: ClusterCalls, question: dict[str, Any], interval: float, count: int | None
 ) -> Iterator[LagReport]:
     """Measure repeatedly; the interval counts between the starts of measurements."""
-    done = 0
+    number = 0
     while True:
         started = time.monotonic()
         yield ask(calls.lag, **question)
-        done += 1
-        if done == count:
+        number += 1
+        if number == count:
             return
         time.sleep(max(0.0, started + interval - time.monotonic()))
 
 
 def _show(
-    seen: Iterator[LagReport],
+    reports: Iterator[LagReport],
     history: list[LagReport],
     *,
     partitions: bool,
@@ -171,22 +175,22 @@ def _show(
         )
 
     if as_json:
-        for report in seen:
+        for report in reports:
             data = as_data(report, history[-1] if history else None)
             history.append(report)
             click.echo(json.dumps({**data, "remarks": remarks(report)}))
     elif live:
         with Live(console=console(), auto_refresh=False) as screen:
-            for report in seen:
+            for report in reports:
                 screen.update(draw(report), refresh=True)
     else:
-        drawn = draw(next(seen))
+        lag_table = draw(next(reports))
         if history[-1].groups:
-            console().print(drawn)
-    tell(history[-1].errors)
+            console().print(lag_table)
+    print_errors(history[-1].errors)
 
 
-def _missing(
+def _list_missing(
     report: LagReport, groups: tuple[str, ...], topics: tuple[str, ...]
 ) -> list[str]:
     """Return messages about named groups and topics that do not exist.
@@ -202,11 +206,13 @@ def _missing(
     return [f"there is no group {name}, {hidden}" for name in unknown] + [
         f"{text}{did_you_mean(name, report.committed_topics - {name})}"
         for name in topics
-        if (text := _missing_topic(report, groups, name))
+        if (text := _explain_missing_topic(report, groups, name))
     ]
 
 
-def _missing_topic(report: LagReport, groups: tuple[str, ...], name: str) -> str | None:
+def _explain_missing_topic(
+    report: LagReport, groups: tuple[str, ...], name: str
+) -> str | None:
     """Say why the report has no lag of a topic; None if it has, or has an error."""
     reasons = {
         each.reason
@@ -219,13 +225,13 @@ def _missing_topic(report: LagReport, groups: tuple[str, ...], name: str) -> str
         return f"there is no topic {name}, {hidden}"
     if reasons or groups:
         return None
-    which = "" if report.complete else " whose offsets could be read"
+    qualifier = "" if report.complete else " whose offsets could be read"
     if report.sees_all_groups is False:
-        which = " that this user may Describe"
-    return f"no group{which} has committed offsets for topic {name}"
+        qualifier = " that this user may Describe"
+    return f"no group{qualifier} has committed offsets for topic {name}"
 
 
-def _hidden(report: LagReport, topics: tuple[str, ...]) -> list[str]:
+def _note_hidden_groups(report: LagReport, topics: tuple[str, ...]) -> list[str]:
     """Say that a list of all groups is one of those that this user may see."""
     if report.sees_all_groups is False and report.groups:
         return ["these are the groups that this user may Describe; there may be others"]
@@ -235,7 +241,7 @@ def _hidden(report: LagReport, topics: tuple[str, ...]) -> list[str]:
     return []
 
 
-def _unmeasured(report: LagReport, max_lag: int | None) -> list[str]:
+def _note_unmeasured(report: LagReport, max_lag: int | None) -> list[str]:
     """Return a message if ``--max`` cannot be checked, because there is no lag."""
     if max_lag is None or not report.complete:
         return []
@@ -244,7 +250,7 @@ def _unmeasured(report: LagReport, max_lag: int | None) -> list[str]:
     return [(f"--max {max_lag}: no lag was measured, so the limit cannot be checked")]
 
 
-def _too_far(report: LagReport, max_lag: int | None) -> list[str]:
+def _list_groups_behind(report: LagReport, max_lag: int | None) -> list[str]:
     """Return a message for each group whose lag is above the limit."""
     return [
         f"--max {max_lag}: group {name} is {group.total} offsets behind"

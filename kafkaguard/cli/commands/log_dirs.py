@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.filesize import decimal
 
-from kafkaguard.cli.connecting import ask, connect, connection_options, tell
+from kafkaguard.cli.connecting import ask, connect, connection_options, print_errors
 from kafkaguard.cli.numbers import AMOUNT, PERCENT
 from kafkaguard.cli.output import PlainTable, console, say
 
@@ -60,25 +60,25 @@ def log_dirs(
     calls = connect(bootstrap_server, config)
     report = ask(calls.log_dirs, topics or None, brokers or None, timeout)
     calls.close_view()
-    missing = [
+    missing_topics = [
         f"topic {name}: there is none, or this user may not see it"
         for name in topics
-        if report.complete and not _has(report, name)
+        if report.complete and not _has_topic(report, name)
     ]
-    too_full = _too_full(report, full)
+    too_full = _list_full_disks(report, full)
     if as_json:
-        remarks = [*missing, *too_full]
+        remarks = [*missing_topics, *too_full]
         click.echo(json.dumps({**_as_data(report), "remarks": remarks}, indent=2))
     else:
         _print(report)
-    for text in (*missing, *too_full):
+    for text in (*missing_topics, *too_full):
         say(text, err=True)
     if too_full:
         ctx.exit(_FULL)
-    ctx.exit(_INCOMPLETE if missing or not report.complete else 0)
+    ctx.exit(_INCOMPLETE if missing_topics or not report.complete else 0)
 
 
-def _has(report: LogDirsReport, topic: str) -> bool:
+def _has_topic(report: LogDirsReport, topic: str) -> bool:
     return any(
         replica.topic == topic
         for broker in report.brokers.values()
@@ -87,7 +87,7 @@ def _has(report: LogDirsReport, topic: str) -> bool:
     )
 
 
-def _too_full(report: LogDirsReport, full: float | None) -> list[str]:
+def _list_full_disks(report: LogDirsReport, full: float | None) -> list[str]:
     """Return a message for each disk that is fuller than the limit."""
     return [
         f"--full {full:g}: {each.used:.1%} of {each.path} on broker {broker.broker}"
@@ -113,7 +113,7 @@ def _print(report: LogDirsReport) -> None:
                 "offline" if each.error else _percent(each.used),
             )
     console().print(table)
-    tell(report.errors)
+    print_errors(report.errors)
 
 
 def _bytes(size: int | None) -> str:

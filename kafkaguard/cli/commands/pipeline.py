@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from kafkaguard.cli.group import Problem, SuggestingGroup
-from kafkaguard.cli.interrupts import Terminated
-from kafkaguard.cli.output import PlainTable, console, say
-from kafkaguard.cli.progress import Progress
+from kafkaguard.cli.interrupts import exit_code
+from kafkaguard.cli.output import PlainTable, Progress, console, say
 from kafkaguard.cli.spark_session import NotStarted, connector, java_home, spark_session
-from kafkaguard.cli.spark_settings import setting_in
 from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.spark.marker import error_from
 from kafkaguard_adapters.spark.pipeline import run as running
@@ -26,32 +24,16 @@ from kafkaguard_adapters.spark.pipeline.file import (
 from kafkaguard_adapters.spark.pipeline.places import MistakeError, MistakesError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
     from kafkaguard_adapters.spark.pipeline.model import Pipeline
     from kafkaguard_adapters.spark.report import WriteReport
 
+
 _PACKAGES = "spark.jars.packages"
-
-
-class JobFailed(Problem):
-    """The job ran and failed."""
-
-    exit_code = 1
-
-
-class Interrupted(Problem):
-    """Ctrl-C has ended the run."""
-
-    exit_code = 130
-
-
-class Ended(Problem):
-    """SIGTERM has ended the run."""
-
-    exit_code = 143
+_JOB_FAILED = 1
 
 
 @click.group(cls=SuggestingGroup)
@@ -69,7 +51,7 @@ def run(file: Path, *, as_json: bool) -> None:
     Exit code 0: done. 1: a record failed the job. 2: something to mend first. 130:
     interrupted (143: by SIGTERM). With --json a failure is printed as {"error": ...}.
     """
-    written = "nothing was written, because the job had not started"
+    outcome = "nothing was written, because the job had not started"
     try:
         definition = _load(file)
         report = running.empty_report(definition)
@@ -77,22 +59,21 @@ def run(file: Path, *, as_json: bool) -> None:
             progress = Progress()
             with _session(definition, file) as spark:
                 frame = _plan(spark, definition, file)
-                written = _maybe_written(definition)
+                outcome = _warn_of_records(definition)
                 with progress.of(spark):
-                    report = _job(frame, definition, progress)
-                written = f"the job succeeded: {report}"
+                    report = _run_job(frame, definition, progress)
+                outcome = f"the job succeeded: {report}"
     except KeyboardInterrupt as interrupt:
         notes = getattr(interrupt, "__notes__", ())
-        said = "; ".join([f"interrupted: {written}", *notes])
-        ended = Ended if isinstance(interrupt, Terminated) else Interrupted
-        raise ended(said) from None
+        text = "; ".join([f"interrupted: {outcome}", *notes])
+        raise Problem(text, exit_code(interrupt)) from None
     if as_json:
         click.echo(json.dumps(report.to_dict(), indent=2))
     else:
         _print(report)
 
 
-def _maybe_written(definition: Pipeline) -> str:
+def _warn_of_records(definition: Pipeline) -> str:
     again = (
         "running it again writes them again"
         if definition.stream is None
@@ -102,11 +83,11 @@ def _maybe_written(definition: Pipeline) -> str:
     return f"records may have been written to {topic} already; {again}"
 
 
-def _job(frame: DataFrame, definition: Pipeline, progress: Progress) -> WriteReport:
+def _run_job(frame: DataFrame, definition: Pipeline, progress: Progress) -> WriteReport:
     try:
         return running.run(frame, definition, progress.batch)
     except (KafkaGuardError, *running.OF_SPARK) as error:
-        raise JobFailed(_said(error)) from None
+        raise Problem(_describe_failure(error), _JOB_FAILED) from None
 
 
 def _load(file: Path) -> Pipeline:
@@ -116,7 +97,7 @@ def _load(file: Path) -> Pipeline:
         java_home()
         running.check_target(definition)
     except MistakeError as error:
-        raise _mistake(file, _as_advice(error)) from None
+        raise _make_problem(file, _add_advice(error)) from None
     except (PipelineError, KafkaGuardError) as error:
         raise Problem(str(error)) from None
     return definition
@@ -129,22 +110,24 @@ def _session(definition: Pipeline, file: Path) -> Iterator[SparkSession]:
         with spark_session(definition.name, settings=_settings(definition)) as spark:
             yield spark
     except NotStarted as error:
-        raise _blamed(file, definition, error.message) or error from None
+        raise _find_setting_problem(file, definition, error.message) or error from None
 
 
-def _blamed(file: Path, definition: Pipeline, message: str) -> Problem | None:
+def _find_setting_problem(
+    file: Path, definition: Pipeline, message: str
+) -> Problem | None:
     setting = setting_in(message, definition.spark)
     if setting is None:
         return None
-    return _mistake(file, MistakeError(("spark", setting), message))
+    return _make_problem(file, MistakeError(("spark", setting), message))
 
 
 def _settings(definition: Pipeline) -> dict[str, str]:
     settings = dict(definition.spark)
     if definition.source.format.lower() == "kafka":
-        given = list(filter(None, settings.get(_PACKAGES, "").split(",")))
-        if not any("spark-sql-kafka" in package for package in given):
-            settings[_PACKAGES] = ",".join([*given, connector()])
+        packages = list(filter(None, settings.get(_PACKAGES, "").split(",")))
+        if not any("spark-sql-kafka" in package for package in packages):
+            settings[_PACKAGES] = ",".join([*packages, connector()])
     return settings
 
 
@@ -152,35 +135,35 @@ def _plan(spark: SparkSession, definition: Pipeline, file: Path) -> DataFrame:
     try:
         return running.plan(spark, definition)
     except MistakeError as error:
-        raise _mistake(file, error) from None
+        raise _make_problem(file, error) from None
     except MistakesError as error:
         raise Problem(str(point_at(file, error.mistakes))) from None
     except KafkaGuardError as error:
         raise Problem(str(error)) from None
     except running.OF_SPARK as error:
-        said = f"Spark refuses the pipeline: {running.first_line(error)}"
-        raise _blamed(file, definition, said) or Problem(said) from None
+        text = f"Spark refuses the pipeline: {running.first_line(error)}"
+        raise _find_setting_problem(file, definition, text) or Problem(text) from None
 
 
-def _as_advice(error: MistakeError) -> MistakeError:
+def _add_advice(error: MistakeError) -> MistakeError:
     """Add advice for people if the verdict is only about the request."""
     cause = error.__cause__
     if not isinstance(cause, KafkaGuardError) or not cause.verdict.retriable:
         return error
-    what, _, _ = error.message.partition(" -> ")
+    text, _, _ = error.message.partition(" -> ")
     advice = "nothing was written; run it again when a broker answers there"
-    return MistakeError(error.place, f"{what}; {advice}")
+    return MistakeError(error.place, f"{text}; {advice}")
 
 
-def _mistake(file: Path, error: MistakeError) -> Problem:
+def _make_problem(file: Path, error: MistakeError) -> Problem:
     return Problem(str(point_at(file, [error])))
 
 
-def _said(error: Exception) -> str:
-    known = error_from(error)
-    told = getattr(known or error, "__notes__", ())
-    notes = "".join(f"\n  {note}" for note in told)
-    return f"the job failed: {known or running.first_line(error)}{notes}"
+def _describe_failure(error: Exception) -> str:
+    kafka_error = error_from(error)
+    note_list = getattr(kafka_error or error, "__notes__", ())
+    notes = "".join(f"\n  {note}" for note in note_list)
+    return f"the job failed: {kafka_error or running.first_line(error)}{notes}"
 
 
 def _print(report: WriteReport) -> None:
@@ -195,8 +178,25 @@ def _print(report: WriteReport) -> None:
         table.add_row(f"Dropped: {reason}", f"{count:,}")
     for error, count in report.in_doubt.items():
         table.add_row(f"In doubt: {error}", f"{count:,}")
-    twice = report.maybe_twice
-    table.add_row("Twice, at most", "unknown" if twice is None else f"{twice:,}")
+    max_duplicates = report.maybe_twice
+    table.add_row(
+        "Twice, at most", "unknown" if max_duplicates is None else f"{max_duplicates:,}"
+    )
     console().print(table)
     for warning in report.warnings:
         say(warning)
+
+
+#: Shorter values may be in a text by chance.
+_TELLING: Final = 3
+
+
+def setting_in(text: str, settings: Mapping[str, str]) -> str | None:
+    """Find the setting that Spark complains about, by its name or its value."""
+    for name in settings:
+        if name in text:
+            return name
+    for name, value in settings.items():
+        if len(value) >= _TELLING and value in text:
+            return name
+    return None

@@ -39,11 +39,11 @@ def _load(source: str) -> RetryPolicy:
 
 
 def _complete(
-    _: click.Context, __: click.Parameter, begun: str
+    _: click.Context, __: click.Parameter, beginning: str
 ) -> list[CompletionItem]:
     """Propose presets; if none matches, let the shell propose files."""
-    names = [name for name in presets() if name.startswith(begun)]
-    return [*map(CompletionItem, names)] or [CompletionItem(begun, type="file")]
+    names = [name for name in presets() if name.startswith(beginning)]
+    return [*map(CompletionItem, names)] or [CompletionItem(beginning, type="file")]
 
 
 @click.group(cls=SuggestingGroup)
@@ -63,7 +63,7 @@ def check(context: click.Context, sources: tuple[str, ...], *, as_json: bool) ->
 
     Exit 2 if one of them cannot be used.
     """
-    results = [_checked(source) for source in sources]
+    results = [_check_source(source) for source in sources]
     if as_json:
         click.echo(json.dumps(results, indent=2))
     else:
@@ -74,9 +74,9 @@ def check(context: click.Context, sources: tuple[str, ...], *, as_json: bool) ->
     context.exit(0 if all(result["valid"] for result in results) else _WRONG_INPUT)
 
 
-def _checked(source: str) -> dict[str, Any]:
+def _check_source(source: str) -> dict[str, Any]:
     try:
-        loaded = load_policy(source)
+        retry_policy = load_policy(source)
     except PolicyError as error:
         problems = [
             {
@@ -89,15 +89,18 @@ def _checked(source: str) -> dict[str, Any]:
             for p in error.problems
         ]
         return {"source": source, "valid": False, "problems": problems}
-    given = given_settings(loaded)
+    settings = given_settings(retry_policy)
     return {
         "source": source,
         "valid": True,
-        "name": loaded.name,
-        "policy_id": loaded.policy_id,
-        "warnings": list(doubts(loaded)),
+        "name": retry_policy.name,
+        "policy_id": retry_policy.policy_id,
+        "warnings": list(doubts(retry_policy)),
         "uses": {
-            use: {"obeys": sorted(given & obeyed), "ignores": sorted(given - obeyed)}
+            use: {
+                "obeys": sorted(settings & obeyed),
+                "ignores": sorted(settings - obeyed),
+            }
             for use, obeyed in USES.items()
         },
     }
@@ -112,18 +115,18 @@ def _uses_table(uses: dict[str, dict[str, list[str]]]) -> PlainTable:
     """List the settings of the policy by use."""
     table = PlainTable("Use", "Obeys", "Ignores", box=None)
     for use, settings in uses.items():
-        shown = (", ".join(settings[each]) or "nothing" for each in settings)
-        table.add_row(use, *shown)
+        cells = (", ".join(settings[each]) or "nothing" for each in settings)
+        table.add_row(use, *cells)
     return table
 
 
 def _verdict_line(result: dict[str, Any]) -> str:
     if result["valid"]:
-        warned = "".join(f"\n  warning: {text}" for text in result["warnings"])
+        warnings = "".join(f"\n  warning: {text}" for text in result["warnings"])
         name = f"{result['name']}, {result['policy_id']}"
-        return f"{result['source']}: good ({name}){warned}"
-    listed = "".join(f"\n  {problem['text']}" for problem in result["problems"])
-    return f"{result['source']}: cannot be used{listed}"
+        return f"{result['source']}: good ({name}){warnings}"
+    problems = "".join(f"\n  {problem['text']}" for problem in result["problems"])
+    return f"{result['source']}: cannot be used{problems}"
 
 
 @policy.command()
@@ -140,27 +143,31 @@ def show(source: str | None, *, as_json: bool) -> None:
     elif not as_json and source in presets():
         click.echo(preset_text(source).rstrip())
     else:
-        loaded = _load(source)
-        click.echo(_as_json(loaded) if as_json else _as_file(loaded))
+        retry_policy = _load(source)
+        click.echo(_as_json(retry_policy) if as_json else _as_file(retry_policy))
 
 
-def _as_json(loaded: RetryPolicy) -> str:
-    content = {**loaded.model_dump(mode="json"), "policy_id": loaded.policy_id}
+def _as_json(retry_policy: RetryPolicy) -> str:
+    content = {
+        **retry_policy.model_dump(mode="json"),
+        "policy_id": retry_policy.policy_id,
+    }
     return json.dumps(content, indent=2)
 
 
-def _as_file(loaded: RetryPolicy) -> str:
+def _as_file(retry_policy: RetryPolicy) -> str:
     """Write a policy as a file that loads as the same policy."""
-    content = loaded.model_dump(mode="json")
-    letters = loaded.dead_letter.model_dump(mode="json", exclude={"limit"})
-    limit = loaded.dead_letter.limit
+    content = retry_policy.model_dump(mode="json")
+    letters = retry_policy.dead_letter.model_dump(mode="json", exclude={"limit"})
+    limit = retry_policy.dead_letter.limit
     letters["limit"] = limit and limit.model_dump(mode="json", exclude_none=True)
     content["dead_letter"] = _with_words(letters)
     content["overrides"] = [
-        each.model_dump(mode="json", exclude_defaults=True) for each in loaded.overrides
+        each.model_dump(mode="json", exclude_defaults=True)
+        for each in retry_policy.overrides
     ]
     settings = yaml.safe_dump(_with_words(content), sort_keys=False).rstrip()
-    return f"# policy_id: {loaded.policy_id}\n{settings}"
+    return f"# policy_id: {retry_policy.policy_id}\n{settings}"
 
 
 def _with_words(settings: dict[str, Any]) -> dict[str, Any]:
@@ -169,13 +176,13 @@ def _with_words(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _list_presets(*, as_json: bool) -> None:
-    loaded = [load_policy(name) for name in presets()]
+    policies = [load_policy(name) for name in presets()]
     if as_json:
-        listed = [{"name": p.name, "description": p.description} for p in loaded]
-        click.echo(json.dumps(listed, indent=2))
+        rows = [{"name": p.name, "description": p.description} for p in policies]
+        click.echo(json.dumps(rows, indent=2))
         return
     table = PlainTable("Preset", "For", box=None)
-    for one in loaded:
+    for one in policies:
         table.add_row(one.name, one.description)
     console().print(table)
 
@@ -202,18 +209,18 @@ def preview(
     if action.upper() not in Action.__members__:
         raise Problem(f"no action {action!r}; there are {', '.join(Action)}")
     try:
-        loaded = _load(source)
-        drawn = loaded.preview(
+        retry_policy = _load(source)
+        waits = retry_policy.preview(
             action=Action(action.upper()), seed=seed, runs=runs, limit=limit
         )
     except ValueError as error:
         raise Problem(str(error)) from None
     if as_json:
-        told = {**drawn.to_dict(), "warnings": doubts(loaded)}
-        click.echo(json.dumps(told, indent=2))
+        data = {**waits.to_dict(), "warnings": doubts(retry_policy)}
+        click.echo(json.dumps(data, indent=2))
     else:
-        say(drawn)
-        for text in doubts(loaded):
+        say(waits)
+        for text in doubts(retry_policy):
             say(f"warning: {text}")
 
 
@@ -232,28 +239,25 @@ def schema(*, as_json: bool) -> None:  # noqa: ARG001 - it is JSON in any case
 def diff(context: click.Context, old: str, new: str, *, as_json: bool) -> None:
     """Compare two policies setting by setting; exit 1 if they differ."""
     before, after = (
-        dict(_flat(_load(source).model_dump(mode="json"), ())) for source in (old, new)
+        dict(_flatten(_load(source).model_dump(mode="json"), ()))
+        for source in (old, new)
     )
-    changed = {
+    changes = {
         path: {"old": before.get(path), "new": after.get(path)}
         for path in sorted(before.keys() | after.keys())
         if before.get(path) != after.get(path) and path not in {"name", "description"}
     }
     if as_json:
-        click.echo(json.dumps(changed, indent=2))
+        click.echo(json.dumps(changes, indent=2))
     else:
-        for path, values in changed.items():
-            say(f"{path}: {_short(values['old'])} -> {_short(values['new'])}")
-    context.exit(bool(changed))
+        for path, values in changes.items():
+            say(f"{path}: {json.dumps(values['old'])} -> {json.dumps(values['new'])}")
+    context.exit(bool(changes))
 
 
-def _flat(value: Any, path: tuple[str, ...]) -> Any:
+def _flatten(value: Any, path: tuple[str, ...]) -> Any:
     if isinstance(value, dict) and value:
         for key, inner in value.items():
-            yield from _flat(inner, (*path, str(key)))
+            yield from _flatten(inner, (*path, str(key)))
     else:
         yield ".".join(path), value
-
-
-def _short(value: Any) -> str:
-    return json.dumps(value)

