@@ -11,8 +11,12 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from kafkaguard._cluster.numbers import position as read_position
-from kafkaguard._cluster.reports import TopicPartition, as_partition, raise_gravest
+from kafkaguard._cluster.reports import (
+    TopicPartition,
+    as_partition,
+    raise_gravest,
+    read_position,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -77,7 +81,7 @@ _GRAVITY = tuple(LagState)
 #: The state of a group that does not exist.
 NO_SUCH_GROUP = "unknown"
 _WITHOUT_MEMBERS = frozenset({"Empty", "Dead", NO_SUCH_GROUP})
-_NO_TELLING = frozenset(LagReason) - {LagReason.NO_COMMIT, LagReason.LEFT}
+_UNDECIDABLE = frozenset(LagReason) - {LagReason.NO_COMMIT, LagReason.LEFT}
 #: A timestamp up to this many seconds ahead counts as now, because clocks differ.
 _CLOCKS_DIFFER_S = 1.0
 
@@ -234,11 +238,11 @@ class GroupLag:
         None if no lag is known. See also :attr:`unknown`, and :attr:`reason` if there
         are no partitions.
         """
-        known = [each.lag for each in self._read if each.lag is not None]
-        return sum(known) if known else None
+        lags = [each.lag for each in self._counted if each.lag is not None]
+        return sum(lags) if lags else None
 
     @property
-    def _read(self) -> list[PartitionLag]:
+    def _counted(self) -> list[PartitionLag]:
         """The partitions of topics that the group has not left."""
         return [
             each
@@ -258,21 +262,23 @@ class GroupLag:
     @property
     def unknown(self) -> int:
         """The number of partitions without a lag, which are not in the total."""
-        return sum(each.lag is None for each in self._read)
+        return sum(each.lag is None for each in self._counted)
 
     @property
     def errors(self) -> list[KafkaGuardError]:
         """The errors of brokers, for the group and for its partitions."""
-        own = [self.error, *(each.error for each in self.partitions.values())]
-        return [error for error in own if error is not None]
+        errors = [self.error, *(each.error for each in self.partitions.values())]
+        return [error for error in errors if error is not None]
 
     def is_caught_up(self, tolerance: int = 0) -> bool:
         """Whether each partition is caught up (see :meth:`PartitionLag.is_caught_up`).
 
         False if no partition is known. Topics that the group has left do not count.
         """
-        read = self._read
-        return bool(read) and all(each.is_caught_up(tolerance) for each in read)
+        partitions = self._counted
+        return bool(partitions) and all(
+            each.is_caught_up(tolerance) for each in partitions
+        )
 
     def with_positions(self, positions: Mapping[Any, int]) -> GroupLag:
         """Measure the lag by a live consumer's positions instead of committed offsets.
@@ -287,22 +293,22 @@ class GroupLag:
         Raises:
             TypeError: A position is not a whole number.
         """
-        known = {as_partition(p): read_position(at) for p, at in positions.items()}
-        moved = {
-            place: _from_position(each, known.get(place))
+        offsets = {as_partition(p): read_position(at) for p, at in positions.items()}
+        partitions = {
+            place: _measure_from_position(each, offsets.get(place))
             for place, each in self.partitions.items()
         }
-        return replace(self, partitions=moved)
+        return replace(self, partitions=partitions)
 
 
-def _from_position(lag: PartitionLag, position: int | None) -> PartitionLag:
+def _measure_from_position(lag: PartitionLag, position: int | None) -> PartitionLag:
     if lag.end is None or position is None:
         return lag
-    left = _left_to_read(position, lag.end, lag.log_start)
-    has_record = None if left else False
+    unread = _count_unread(position, lag.end, lag.log_start)
+    has_record = None if unread else False
     return replace(
         lag,
-        lag=left,
+        lag=unread,
         reason=None,
         has_record=has_record,
         next_timestamp=None,  # the known time facts are about the committed offset
@@ -335,8 +341,10 @@ class LagReport:
     @property
     def errors(self) -> list[KafkaGuardError]:
         """The errors of brokers."""
-        own = [error for group in self.groups.values() for error in group.errors]
-        return [*self.broker_errors.values(), *own]
+        group_errors = [
+            error for group in self.groups.values() for error in group.errors
+        ]
+        return [*self.broker_errors.values(), *group_errors]
 
     @property
     def complete(self) -> bool:
@@ -368,7 +376,7 @@ class LagReport:
 
 def group_state(earlier: GroupLag | None, now: GroupLag) -> LagState:
     """Return the state of a group: the most severe one of its partitions."""
-    if now.error is not None or now.reason in _NO_TELLING:
+    if now.error is not None or now.reason in _UNDECIDABLE:
         return LagState.ERROR
     states = partition_states(earlier, now).values()
     return max(states, key=_GRAVITY.index, default=LagState.OK)
@@ -396,18 +404,18 @@ def partition_state(
         now: The current measurement.
         is_empty: Whether the group has no members.
     """
-    if now.reason in _NO_TELLING:
+    if now.reason in _UNDECIDABLE:
         return LagState.ERROR
     if now.reason is LagReason.LEFT:
         return LagState.LEFT
     is_bare = now.end is not None and now.end in {0, now.log_start}
     if now.is_caught_up() or is_bare:
         return LagState.OK
-    moved = earlier is not None and earlier.committed != now.committed
-    if not moved:
+    has_moved = earlier is not None and earlier.committed != now.committed
+    if not has_moved:
         return LagState.STOPPED if is_empty else LagState.STALLED
-    grew = earlier is not None and (now.lag or 0) > (earlier.lag or 0)
-    return LagState.LAGGING if grew else LagState.OK
+    has_grown = earlier is not None and (now.lag or 0) > (earlier.lag or 0)
+    return LagState.LAGGING if has_grown else LagState.OK
 
 
 def measure(
@@ -417,7 +425,7 @@ def measure(
     *,
     assume: str | None = None,
     is_left: bool = False,
-    **known: Any,
+    **columns: Any,
 ) -> PartitionLag:
     """Measure a lag.
 
@@ -428,60 +436,60 @@ def measure(
         assume: ``"earliest"`` or ``"latest"``: where a consumer without a commit
             starts.
         is_left: The group's members read other topics, and not this one.
-        known: Other attributes. With ``high_watermark``, a commit beyond the end is
+        columns: Other attributes. With ``high_watermark``, a commit beyond the end is
             distinguished from one beyond the last stable offset; with ``log_start``,
             existing offsets from removed ones.
     """
-    beyond = known.get("high_watermark") or end
-    log_start = known.get("log_start")
+    beyond = columns.get("high_watermark") or end
+    log_start = columns.get("log_start")
     lag: int | None
     reason: LagReason | None
     if committed is None:
-        lag, reason = _assumed(end, assume, log_start)
+        lag, reason = _assume_lag(end, assume, log_start)
     elif committed > beyond:
         lag, reason = None, LagReason.COMMITTED_BEYOND_END
     else:
-        lag, reason = _left_to_read(committed, end, log_start), None
+        lag, reason = _count_unread(committed, end, log_start), None
     if is_left:
         reason = LagReason.LEFT
     return PartitionLag(
-        place.topic, place.partition, committed, end, lag, reason, **known
+        place.topic, place.partition, committed, end, lag, reason, **columns
     )
 
 
-def _left_to_read(offset: int, end: int, log_start: int | None) -> int:
+def _count_unread(offset: int, end: int, log_start: int | None) -> int:
     """Count the existing offsets from an offset to the end."""
     return max(0, end - max(offset, log_start or 0))
 
 
-def _assumed(
+def _assume_lag(
     end: int, assume: str | None, log_start: int | None
 ) -> tuple[int | None, LagReason]:
     lag = None
     if assume == "latest":
         lag = 0
     elif assume == "earliest" and log_start is not None:
-        lag = _left_to_read(0, end, log_start)
+        lag = _count_unread(0, end, log_start)
     return lag, LagReason.NO_COMMIT
 
 
 def time_facts(
-    written: float | None, now: float, *, is_of_batch: bool
+    timestamp: float | None, now: float, *, is_of_batch: bool
 ) -> dict[str, Any]:
     """Return the age of the next record, or why it is unknown.
 
     Args:
-        written: Its timestamp, in seconds since 1970, or None without one.
+        timestamp: Its timestamp, in seconds since 1970, or None without one.
         now: The time now.
         is_of_batch: The time is that of the record's batch.
 
     Returns:
         Attributes of a :class:`PartitionLag`.
     """
-    told: dict[str, Any] = {"has_record": True, "next_timestamp": written}
-    if written is None:
-        return {**told, "time_reason": TimeReason.NO_TIMESTAMP}
-    if written > now + _CLOCKS_DIFFER_S:
-        return {**told, "time_reason": TimeReason.FUTURE}
+    facts: dict[str, Any] = {"has_record": True, "next_timestamp": timestamp}
+    if timestamp is None:
+        return {**facts, "time_reason": TimeReason.NO_TIMESTAMP}
+    if timestamp > now + _CLOCKS_DIFFER_S:
+        return {**facts, "time_reason": TimeReason.FUTURE}
     reason = TimeReason.BATCH if is_of_batch else None
-    return {**told, "time_lag": max(0.0, now - written), "time_reason": reason}
+    return {**facts, "time_lag": max(0.0, now - timestamp), "time_reason": reason}

@@ -5,8 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from kafkaguard._cluster.numbers import known
-from kafkaguard._cluster.reports import Make, TopicPartition, make, raise_gravest
+from kafkaguard._cluster.reports import (
+    Make,
+    TopicPartition,
+    make,
+    raise_gravest,
+    read_number,
+)
 from kafkaguard.errors import (
     ClientNotConnectedError,
     ClientProtocolError,
@@ -118,10 +123,10 @@ class LogDirsReport:
     @property
     def errors(self) -> list[KafkaGuardError]:
         """The errors of brokers and of directories."""
-        found = [self.registry_error]
+        errors = [self.registry_error]
         for broker in self.brokers.values():
-            found += [broker.error, *(each.error for each in broker.dirs.values())]
-        return [error for error in found if error is not None]
+            errors += [broker.error, *(each.error for each in broker.dirs.values())]
+        return [error for error in errors if error is not None]
 
     @property
     def complete(self) -> bool:
@@ -158,7 +163,7 @@ class LogDirsReport:
         return _sum(
             replica.size
             for _, log_dir, replica in self.replicas()
-            if not log_dir.is_remote and _is_meant(replica, topic, partition)
+            if not log_dir.is_remote and _is_selected(replica, topic, partition)
         )
 
     def remote_size(self, topic: str, partition: int | None = None) -> int | None:
@@ -173,10 +178,10 @@ class LogDirsReport:
             return None
         largest: dict[TopicPartition, int | None] = {}
         for _, log_dir, replica in self.replicas():
-            if log_dir.is_remote and _is_meant(replica, topic, partition):
+            if log_dir.is_remote and _is_selected(replica, topic, partition):
                 key = TopicPartition(replica.topic, replica.partition)
-                told = [each for each in (replica.size, largest.get(key)) if each]
-                largest[key] = max(told, default=replica.size)
+                sizes = [each for each in (replica.size, largest.get(key)) if each]
+                largest[key] = max(sizes, default=replica.size)
         return _sum(largest.values())
 
 
@@ -190,7 +195,7 @@ def _sum(sizes: Iterable[int | None]) -> int | None:
     return total
 
 
-def _is_meant(replica: Replica, topic: str, partition: int | None) -> bool:
+def _is_selected(replica: Replica, topic: str, partition: int | None) -> bool:
     return replica.topic == topic and partition in (None, replica.partition)
 
 
@@ -280,8 +285,8 @@ def _log_dir(broker: int, version: int, result: Any, make: Make) -> LogDir:
     return LogDir(
         result.log_dir,
         error,
-        known(result.total_bytes) if version >= 4 else None,  # noqa: PLR2004 - KIP-827
-        known(result.usable_bytes) if version >= 4 else None,  # noqa: PLR2004 - likewise
+        read_number(result.total_bytes) if version >= 4 else None,  # noqa: PLR2004 - KIP-827
+        read_number(result.usable_bytes) if version >= 4 else None,  # noqa: PLR2004 - likewise
         result.is_cordoned if version >= 5 else None,  # noqa: PLR2004 - KIP-1066
         tuple(replica for replica in replicas if not replica.is_future),
         tuple(replica for replica in replicas if replica.is_future),
@@ -298,7 +303,7 @@ def _replica(topic: str, partition: Any) -> Replica:
     return Replica(
         topic,
         partition.partition_index,
-        known(partition.partition_size),
-        known(partition.offset_lag),
+        read_number(partition.partition_size),
+        read_number(partition.offset_lag),
         partition.is_future_key,
     )

@@ -36,8 +36,8 @@ def lowest_version(times: Iterable[int], isolation: int) -> int:
         times: The requested times: milliseconds, or :data:`SPECIAL_TIMES`.
         isolation: 0 or 1.
     """
-    least = FIRST_WITH_ISOLATION if isolation == READ_COMMITTED else 1
-    return max([least, *(SPECIAL_TIMES.get(time, 1) for time in times)])
+    lowest = FIRST_WITH_ISOLATION if isolation == READ_COMMITTED else 1
+    return max([lowest, *(SPECIAL_TIMES.get(time, 1) for time in times)])
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,9 +69,9 @@ class Progress:
         """
         since: dict[TopicPartition, tuple[int, float]] = {}
         for place, position in positions.items():
-            known = self._since.get(place)
-            is_same = known is not None and known[0] == position
-            since[place] = known if known and is_same else (position, now)
+            previous = self._since.get(place)
+            is_same = previous is not None and previous[0] == position
+            since[place] = previous if previous and is_same else (position, now)
         self._since = since
-        standing = {place: now - start for place, (_, start) in since.items()}
-        return {p: each for p, each in standing.items() if each >= self._patience}
+        seconds = {place: now - start for place, (_, start) in since.items()}
+        return {p: each for p, each in seconds.items() if each >= self._patience}

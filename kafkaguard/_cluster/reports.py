@@ -1,15 +1,44 @@
-"""Shared parts of reports: partitions, and errors to raise later."""
+"""Shared parts of reports: numbers from brokers, partitions, errors.
+
+Negative numbers from a broker or a client are markers: -1 is Kafka's "unknown", -2 to
+-6 are special times, -1001 is a marker of librdkafka. A broker accepts any of them as a
+committed offset. So all offsets, sizes and times from brokers and clients are checked
+here, and a marker becomes None.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kafkaguard._common.arguments import wrong_type
+from kafkaguard._common.arguments import whole_number, wrong_type
 from kafkaguard.errors import KafkaGuardError, for_code
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+
+_MS: float = 1000
+
+
+def read_number(value: int | None) -> int | None:
+    """Return an offset, a size or an id, or None for a marker."""
+    return None if value is None or value < 0 else value
+
+
+def read_time(milliseconds: int | None) -> float | None:
+    """Return a time in seconds since 1970, or None for a marker."""
+    number = read_number(milliseconds)
+    return None if number is None else number / _MS
+
+
+def read_position(value: Any) -> int | None:
+    """Return a caller's offset, or None if its client does not know it yet.
+
+    Raises:
+        TypeError: It is not a whole number.
+    """
+    return None if value is None else read_number(whole_number("a position", value))
 
 
 class TopicPartition(NamedTuple):

@@ -8,6 +8,7 @@ value that could be a record or a secret).
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from numbers import Integral, Real
 from typing import Any, Final
@@ -27,49 +28,45 @@ def port(text: str, *, lowest: int = 1) -> int | None:
     return number if lowest <= number <= _LAST_PORT else None
 
 
-def wrong_type(argument: str, wanted: str, given: Any) -> TypeError:
+def wrong_type(argument: str, expected: str, value: Any) -> TypeError:
     """Make the error for an argument of the wrong type."""
-    return TypeError(f"{argument} takes {wanted}, not {_kind(given)}")
+    return TypeError(f"{argument} takes {expected}, not {_kind(value)}")
 
 
-def names(argument: str, given: Any) -> tuple[str, ...] | None:
+def names(argument: str, value: Any) -> tuple[str, ...] | None:
     """Read one or several names; the caller defines the meaning of None.
 
     Raises:
         TypeError: The value is neither, or a name is not a string.
     """
-    if given is None:
+    if value is None:
         return None
-    if isinstance(given, str):
-        return (given,)
-    if isinstance(given, bytes) or not isinstance(given, Iterable):
-        raise wrong_type(argument, "a name or a list of names", given)
-    listed = tuple(given)
-    for each in listed:
+    if isinstance(value, str):
+        return (value,)
+    values = tuple(items(argument, value, "a name or a list of names"))
+    for each in values:
         if not isinstance(each, str):
             raise wrong_type(argument, "names (str)", each)
-    return tuple(dict.fromkeys(listed))
+    return tuple(dict.fromkeys(values))
 
 
-def ids(argument: str, given: Any) -> tuple[int, ...] | None:
+def ids(argument: str, value: Any) -> tuple[int, ...] | None:
     """Read a list of whole numbers, such as broker ids; None: all.
 
     Raises:
         TypeError: The value is no such list.
     """
-    if given is None:
+    if value is None:
         return None
-    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
-        raise wrong_type(argument, "a list of whole numbers", given)
-    listed = tuple(given)
-    for each in listed:
+    values = tuple(items(argument, value, "a list of whole numbers"))
+    for each in values:
         if not isinstance(each, Integral) or isinstance(each, bool):
             raise wrong_type(argument, "whole numbers (int)", each)
-    return tuple(dict.fromkeys(map(int, listed)))
+    return tuple(dict.fromkeys(map(int, values)))
 
 
 def whole_number(
-    argument: str, given: Any, lowest: int = _LOWEST, highest: int = _HIGHEST
+    argument: str, value: Any, lowest: int = _LOWEST, highest: int = _HIGHEST
 ) -> int:
     """Read a whole number, by default any that fits Kafka's int64.
 
@@ -77,9 +74,9 @@ def whole_number(
         TypeError: The value is not a whole number.
         ValueError: The value is out of bounds.
     """
-    if not isinstance(given, Integral) or isinstance(given, bool):
-        raise wrong_type(argument, "a whole number (int)", given)
-    number = int(given)
+    if not isinstance(value, Integral) or isinstance(value, bool):
+        raise wrong_type(argument, "a whole number (int)", value)
+    number = int(value)
     if not lowest <= number <= highest:
         is_bounded = lowest == _LOWEST or highest != _HIGHEST
         bounds = f"from {lowest} to {highest}" if is_bounded else f"of {lowest} or more"
@@ -87,102 +84,120 @@ def whole_number(
     return number
 
 
-def flag(argument: str, given: Any) -> bool:
+def flag(argument: str, value: Any) -> bool:
     """Read True or False. Other values are refused: the text "no" is true in Python.
 
     Raises:
         TypeError: The value is neither.
     """
-    if not isinstance(given, bool):
-        raise wrong_type(argument, "True or False", given)
-    return given
+    if not isinstance(value, bool):
+        raise wrong_type(argument, "True or False", value)
+    return value
 
 
-def known_flag(argument: str, given: Any) -> bool | None:
+def known_flag(argument: str, value: Any) -> bool | None:
     """Read True, False, or None for "not known".
 
     Raises:
         TypeError: The value is none of them.
     """
-    if given is not None and not isinstance(given, bool):
-        raise wrong_type(argument, "True, False or None", given)
-    return given
+    if value is not None and not isinstance(value, bool):
+        raise wrong_type(argument, "True, False or None", value)
+    return value
 
 
-def milliseconds(argument: str, given: Any) -> int:
+def milliseconds(argument: str, value: Any) -> int:
     """Read a time in milliseconds, as Kafka has it, and round it down.
 
     Raises:
         TypeError: The value is not a number.
         ValueError: The value does not fit Kafka's int64, or is not finite.
     """
-    if not isinstance(given, Real) or isinstance(given, bool):
-        raise wrong_type(argument, "milliseconds (int or float)", given)
-    if not isinstance(given, Integral) and not math.isfinite(given):
-        raise ValueError(f"{argument} takes milliseconds with an end, not {given}")
-    return whole_number(argument, math.trunc(given))
+    if not isinstance(value, Real) or isinstance(value, bool):
+        raise wrong_type(argument, "milliseconds (int or float)", value)
+    if not isinstance(value, Integral) and not math.isfinite(value):
+        raise ValueError(f"{argument} takes milliseconds with an end, not {value}")
+    return whole_number(argument, math.trunc(value))
 
 
-def items(argument: str, given: Any, wanted: str) -> Iterable[Any]:
+def items(argument: str, value: Any, expected: str) -> Iterable[Any]:
     """Return an iterable; a string counts as one item and is refused.
 
     Raises:
         TypeError: The value is not iterable, or is a string.
     """
-    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
-        raise wrong_type(argument, wanted, given)
-    return given
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        raise wrong_type(argument, expected, value)
+    return value
 
 
-def mapping(argument: str, given: Any, wanted: str) -> Mapping[Any, Any]:
+def mapping(argument: str, value: Any, expected: str) -> Mapping[Any, Any]:
     """Return a mapping.
 
     Raises:
         TypeError: The value is not a mapping.
     """
-    if not isinstance(given, Mapping):
-        raise wrong_type(argument, wanted, given)
-    return given
+    if not isinstance(value, Mapping):
+        raise wrong_type(argument, expected, value)
+    return value
 
 
-def seconds(argument: str, given: Any) -> float:
+def seconds(argument: str, value: Any) -> float:
     """Read a time to wait, in seconds.
 
     Raises:
         TypeError: The value is not a number.
         ValueError: The value is not above 0, or is not finite.
     """
-    if not isinstance(given, Real) or isinstance(given, bool):
-        raise wrong_type(argument, "seconds (int or float)", given)
-    number = float(given)
+    if not isinstance(value, Real) or isinstance(value, bool):
+        raise wrong_type(argument, "seconds (int or float)", value)
+    number = float(value)
     if not (math.isfinite(number) and number > 0):
-        raise ValueError(f"{argument} takes seconds above 0 with an end, not {given}")
+        raise ValueError(f"{argument} takes seconds above 0 with an end, not {value}")
     return number
 
 
-def one_of(argument: str, given: Any, known: Iterable[Any]) -> Any:
+def one_of(argument: str, value: Any, choices: Iterable[Any]) -> Any:
     """Return the value, which must be one of the known words.
 
     Raises:
         ValueError: It is not one of them; the text lists them.
     """
-    listed = tuple(known)
-    if given in listed:
-        return given
-    words = ", ".join(map(str, listed))
-    raise ValueError(f"{argument}: {given!r} is not one of {words}")
+    values = tuple(choices)
+    if value in values:
+        return value
+    words = ", ".join(map(str, values))
+    raise ValueError(f"{argument}: {value!r} is not one of {words}")
 
 
-def hook(argument: str, given: Any) -> Any:
+def hook(argument: str, value: Any) -> Any:
     """Return a function to be called later, or None.
 
     Raises:
         TypeError: The value is not callable.
     """
-    if given is not None and not callable(given):
-        raise wrong_type(argument, "a function", given)
-    return given
+    if value is not None and not callable(value):
+        raise wrong_type(argument, "a function", value)
+    return value
 
 
-def _kind(given: Any) -> str:
-    return "None" if given is None else type(given).__name__
+def _kind(value: Any) -> str:
+    return "None" if value is None else type(value).__name__
+
+
+#: The port of a broker if none is given.
+DEFAULT_PORT: Final = 9092
+_ADDRESS: Final = re.compile(
+    r"(?:(?i:PLAINTEXT|SSL|SASL_PLAINTEXT|SASL_SSL)://)?"
+    r"(?P<host>\[[0-9A-Fa-f:.%\w]+\]|[\w.-]+)(?::(?P<port>\d+))?"
+)
+
+
+def read_address(text: str) -> tuple[str, int] | None:
+    """Parse ``host:port``, ``SSL://host:port`` or ``[::1]:9092``; None if invalid.
+
+    The default port is 9092.
+    """
+    match = _ADDRESS.fullmatch(text)
+    number = match and port(match["port"] or str(DEFAULT_PORT))
+    return (match["host"].strip("[]"), number) if match and number else None

@@ -14,26 +14,26 @@ _ALIKE: Final = 0.7
 _BEGINNING: Final = 3
 
 
-def closest(word: str, known: Iterable[str]) -> str | None:
+def closest(word: str, names: Iterable[str]) -> str | None:
     """Find the known name that is most similar to a word; None if none is.
 
     Case, ``-`` and ``_`` are ignored, and the beginning of a name is enough.
     """
-    typed = _plain(word)
-    length = max(len(typed), _BEGINNING)
+    plain_word = _plain(word)
+    length = max(len(plain_word), _BEGINNING)
 
     def likeness(name: str) -> float:
         whole = _plain(name)
         forms = (whole, whole[:length])
-        return max(SequenceMatcher(None, typed, each).ratio() for each in forms)
+        return max(SequenceMatcher(None, plain_word, each).ratio() for each in forms)
 
-    best = max(known, key=likeness, default=None)
+    best = max(names, key=likeness, default=None)
     return best if best is not None and likeness(best) >= _ALIKE else None
 
 
-def did_you_mean(word: str, known: Iterable[str]) -> str:
+def did_you_mean(word: str, names: Iterable[str]) -> str:
     """Propose the closest name, as the end of a sentence; empty if there is none."""
-    near = closest(word, known)
+    near = closest(word, names)
     return "" if near is None else f"; did you mean {near!r}?"
 
 

@@ -9,20 +9,20 @@ from typing import Final
 SPARK: Final = ("pyspark", "pyarrow", "pandas", "confluent_kafka")
 
 
-def require(what: str, extra: str, *packages: str) -> None:
+def require(feature: str, extra: str, *packages: str) -> None:
     """Check that packages are installed, without importing them.
 
     Args:
-        what: What needs the packages.
+        feature: What needs the packages.
         extra: The extra that installs them, such as ``spark`` or ``cli,spark``.
         packages: Their import names.
 
     Raises:
         ModuleNotFoundError: Some are not installed; the text names them and the extra.
     """
-    if missing := [name for name in packages if find_spec(name) is None]:
+    if absent := [name for name in packages if find_spec(name) is None]:
         raise ModuleNotFoundError(
-            f"{what} needs packages that are not installed ({', '.join(missing)}): "
+            f"{feature} needs packages that are not installed ({', '.join(absent)}): "
             f"pip install 'kafkaguard[{extra}]'",
-            name=missing[0],
+            name=absent[0],
         )

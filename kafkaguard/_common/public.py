@@ -37,14 +37,14 @@ def public(module: str) -> Callable[[T], T]:
 def _read_annotations(cls: type) -> None:
     """Evaluate a class's annotations while it still names the file that they need."""
     names = vars(sys.modules[cls.__module__])
-    found = get_annotations(cls)
-    for name, text in found.items():
+    annotations = get_annotations(cls)
+    for name, text in annotations.items():
         # Names that are imported for type checkers only stay text.
         with suppress(NameError, AttributeError):
             if isinstance(text, str):
-                found[name] = eval(text, names, {cls.__name__: cls})  # noqa: S307 - our own source
-    if found:
-        cls.__annotations__ = found
+                annotations[name] = eval(text, names, {cls.__name__: cls})  # noqa: S307 - our own source
+    if annotations:
+        cls.__annotations__ = annotations
 
 
 def exports(module: str, homes: Mapping[str, str], loaded: Iterable[str] = ()) -> None:

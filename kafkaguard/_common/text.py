@@ -13,10 +13,10 @@ def plain(text: object) -> str:
     >>> plain("\x1b[31mred")
     '\\x1b[31mred'
     """
-    written = str(text)
-    if written.isprintable():
-        return written
-    return "".join(c if c.isprintable() else _written_out(c) for c in written)
+    string = str(text)
+    if string.isprintable():
+        return string
+    return "".join(c if c.isprintable() else _escape(c) for c in string)
 
 
 def plain_lines(text: object) -> str:
@@ -24,5 +24,5 @@ def plain_lines(text: object) -> str:
     return "\n".join(map(plain, str(text).split("\n")))
 
 
-def _written_out(character: str) -> str:
+def _escape(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")

@@ -39,19 +39,19 @@ def guess_request(data: bytes) -> tuple[Message, int]:
         raise ProtocolError(f"{len(data)} bytes are not a Kafka message", offset=0)
     key = int.from_bytes(data[:2], "big", signed=True)
     try:
-        found = message(key)
+        message_type = message(key)
     except ProtocolError as error:
         raise ProtocolError(f"no header of a request: {error}", offset=0) from None
-    return found, int.from_bytes(data[2:4], "big", signed=True)
+    return message_type, int.from_bytes(data[2:4], "big", signed=True)
 
 
 def guess_version(
-    found: Message, read: Callable[[int], dict[str, Any]]
+    message_type: Message, read: Callable[[int], dict[str, Any]]
 ) -> tuple[int, dict[str, Any]]:
     """Find the newest version in which a message can be decoded.
 
     Args:
-        found: The message.
+        message_type: The message.
         read: Decodes it as a given version.
 
     Returns:
@@ -60,7 +60,10 @@ def guess_version(
     Raises:
         ProtocolError: No version fits.
     """
-    first, last = found.min_supported_version(), found.max_supported_version()
+    first, last = (
+        message_type.min_supported_version(),
+        message_type.max_supported_version(),
+    )
     problems: list[ProtocolError] = []
     for version in range(last, first - 1, -1):
         try:
@@ -69,5 +72,5 @@ def guess_version(
             problems.append(problem)
     raise ProtocolError(
         f"none of the versions {first} to {last} fits; the newest says: {problems[0]}",
-        message=found.name,
+        message=message_type.name,
     )

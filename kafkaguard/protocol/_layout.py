@@ -1,11 +1,17 @@
-"""Build the layout of a message from its schema and version."""
+"""Schemas of messages (kafka-python's and kafkaguard's own), and their layouts.
+
+A layout is a schema in one version, ready to encode and decode.
+"""
 
 from __future__ import annotations
 
 from copy import deepcopy
+from dataclasses import dataclass
 from functools import cache, partial
+from importlib import resources
 from typing import TYPE_CHECKING, Any
 
+from kafkaguard._verdicts.apis import API_KEYS
 from kafkaguard.protocol._errors import MalformedError
 from kafkaguard.protocol._nodes import Absent, Array, Nullable, Slot, Struct
 from kafkaguard.protocol._scalars import (
@@ -17,12 +23,115 @@ from kafkaguard.protocol._scalars import (
     Text,
     Uuid,
 )
-from kafkaguard.protocol._schema import load
 from kafkaguard.protocol._uuids import ZERO
 
 if TYPE_CHECKING:
     from kafkaguard.protocol._nodes import Node
-    from kafkaguard.protocol._schema import Field, Schema
+
+
+_ENGINE = "kafka.protocol.schemas.resources"
+_OWN = "kafkaguard.protocol.schemas"
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """A range of versions, including both ends."""
+
+    first: int
+    last: int
+
+    def __contains__(self, version: int) -> bool:
+        """Return whether a version is in the range."""
+        return self.first <= version <= self.last
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a schema.
+
+    Attributes:
+        name: Its name in content, such as ``broker_id``.
+        kind: Its type; for an array, the type of its elements.
+        array: Whether it is an array.
+        default: The default as written in the schema; None if there is none.
+        compact: Whether it is compact in flexible versions; only a client id is not.
+        fields: The fields of a struct.
+    """
+
+    name: str
+    kind: str
+    array: bool
+    versions: Versions
+    nullable: Versions
+    tag: int | None
+    tagged: Versions
+    default: object
+    ignorable: bool
+    compact: bool
+    fields: tuple[Field, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """One direction of a message, or a header."""
+
+    name: str
+    versions: Versions
+    flexible: Versions
+    fields: tuple[Field, ...]
+
+
+@cache
+def names() -> tuple[str, ...]:
+    """Return the names of the requests with a schema, by API key."""
+    return tuple(name for name in API_KEYS if _home(f"{name}Request"))
+
+
+def _home(name: str) -> str | None:
+    for package in (_OWN, _ENGINE):
+        if resources.files(package).joinpath(f"{name}.json").is_file():
+            return package
+    return None
+
+
+@cache
+def load(name: str) -> Schema:
+    """Load a schema by its name, such as ``BrokerRegistrationRequest``."""
+    from kafka.protocol.schemas import load_json
+
+    json: dict[str, Any] = load_json(name, package=_home(name))
+    return Schema(
+        name,
+        _versions(json["validVersions"]),
+        _versions(json["flexibleVersions"]),
+        tuple(map(_field, json["fields"])),
+    )
+
+
+def _versions(text: str | None) -> Versions:
+    from kafka.protocol.schemas import BaseField
+
+    return Versions(*(BaseField.parse_versions(text) or (-1, -1)))
+
+
+def _field(json: dict[str, Any]) -> Field:
+    from kafka.protocol.schemas import BaseField
+
+    kind = json["type"]
+    return Field(
+        name=BaseField.underscore_name(json["name"]),
+        kind=kind.removeprefix("[]"),
+        array=kind.startswith("[]"),
+        versions=_versions(json["versions"]),
+        nullable=_versions(json.get("nullableVersions")),
+        tag=json.get("tag"),
+        tagged=_versions(json.get("taggedVersions")),
+        default=json.get("default"),
+        ignorable=bool(json.get("ignorable")),
+        compact=json.get("flexibleVersions") != "none",
+        fields=tuple(map(_field, json.get("fields", ()))),
+    )
+
 
 _LAYOUTS = {"int8": "b", "int16": "h", "uint16": "H", "int32": "i", "int64": "q"}
 _FIXED: dict[str, Node] = {
@@ -37,59 +146,61 @@ _FIXED: dict[str, Node] = {
 def layout(name: str, version: int) -> Struct:
     """Build the layout of a message or header in one version."""
     schema = load(name)
-    return _struct(schema, schema.fields, version)
+    return _make_struct(schema, schema.fields, version)
 
 
-def _struct(schema: Schema, fields: tuple[Field, ...], version: int) -> Struct:
-    here = [field for field in fields if version in field.versions]
+def _make_struct(schema: Schema, fields: tuple[Field, ...], version: int) -> Struct:
+    present = [field for field in fields if version in field.versions]
     tagged = {
-        field.tag: _slot(schema, field, version)
-        for field in here
+        field.tag: _make_slot(schema, field, version)
+        for field in present
         if field.tag is not None and version in field.tagged
     }
     placed = [
-        _slot(schema, field, version) for field in here if field.tag not in tagged
+        _make_slot(schema, field, version)
+        for field in present
+        if field.tag not in tagged
     ]
     return Struct(
         placed,
         tagged if version in schema.flexible else None,
         [
-            _absent(schema, field)
+            _make_absent(schema, field)
             for field in fields
-            if field not in here and not field.ignorable
+            if field not in present and not field.ignorable
         ],
         frozenset(field.name for field in fields),
     )
 
 
-def _absent(schema: Schema, field: Field) -> Absent:
+def _make_absent(schema: Schema, field: Field) -> Absent:
     first = max(field.versions.first, schema.versions.first)
     last = min(field.versions.last, schema.versions.last)
     versions = f"v{first}" if first == last else f"v{first} to v{last}"
-    return Absent(_slot(schema, field, last), versions)
+    return Absent(_make_slot(schema, field, last), versions)
 
 
-def _slot(schema: Schema, field: Field, version: int) -> Slot:
-    node = _node(schema, field, version)
+def _make_slot(schema: Schema, field: Field, version: int) -> Slot:
+    node = _make_node(schema, field, version)
     default = _default(field, version)
-    written = bytearray()
+    encoded = bytearray()
     try:
-        node.write(written, default)
+        node.write(encoded, default)
     except MalformedError:
         return Slot(field.name, node, partial(deepcopy, default), None)
-    return Slot(field.name, node, partial(deepcopy, default), bytes(written))
+    return Slot(field.name, node, partial(deepcopy, default), bytes(encoded))
 
 
-def _node(schema: Schema, field: Field, version: int) -> Node:
+def _make_node(schema: Schema, field: Field, version: int) -> Node:
     nullable = version in field.nullable
     if field.array:
         compact = version in schema.flexible
         length = Length(0 if compact else 4, nullable)
-        return Array(length, _single(schema, field, version, nullable=False))
-    return _single(schema, field, version, nullable=nullable)
+        return Array(length, _make_single(schema, field, version, nullable=False))
+    return _make_single(schema, field, version, nullable=nullable)
 
 
-def _single(schema: Schema, field: Field, version: int, *, nullable: bool) -> Node:
+def _make_single(schema: Schema, field: Field, version: int, *, nullable: bool) -> Node:
     if field.kind in _FIXED:
         return _FIXED[field.kind]
     compact = version in schema.flexible and field.compact
@@ -97,7 +208,7 @@ def _single(schema: Schema, field: Field, version: int, *, nullable: bool) -> No
         return Text(Length(0 if compact else 2, nullable))
     if field.kind in ("bytes", "records"):
         return Blob(Length(0 if compact else 4, nullable))
-    struct = _struct(schema, field.fields, version)
+    struct = _make_struct(schema, field.fields, version)
     return Nullable(struct) if nullable else struct
 
 

@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkaguard._common.closest import did_you_mean
 from kafkaguard.protocol._errors import MalformedError
-from kafkaguard.protocol._scalars import raise_wrong_type
-from kafkaguard.protocol._source import put_unsigned
+from kafkaguard.protocol._scalars import put_unsigned, raise_wrong_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from kafkaguard.protocol._scalars import Length
-    from kafkaguard.protocol._source import Source
+    from kafkaguard.protocol._scalars import Length, Source
 
 #: The key in a struct's content for tags that its schema does not know.
 UNKNOWN_TAGS = "unknown_tags"
@@ -188,22 +186,22 @@ class Struct:
         return content
 
     def _read_tags(
-        self, known: Mapping[int, Slot], source: Source, content: dict[str, Any]
+        self, slots: Mapping[int, Slot], source: Source, content: dict[str, Any]
     ) -> None:
         unknown: dict[int, bytes] = {}
-        before = -1
+        previous = -1
         for _ in range(source.unsigned()):
             start = source.position
             tag, size = source.unsigned(), source.unsigned()
-            if tag <= before:
-                raise MalformedError(f"tag {tag} after tag {before}", start)
+            if tag <= previous:
+                raise MalformedError(f"tag {tag} after tag {previous}", start)
             if size > source.left:
                 raise MalformedError(
                     f"tag {tag} claims {size} bytes, {source.left} are left", start
                 )
-            before = tag
-            if tag in known:
-                _read_known(known[tag], size, source, content)
+            previous = tag
+            if tag in slots:
+                _read_known(slots[tag], size, source, content)
             else:
                 unknown[tag] = source.take(size)
         if unknown:
@@ -237,14 +235,14 @@ class Struct:
             if tag in tags:
                 problem = MalformedError(f"tag {tag} is the field {slot.name}")
                 raise problem.inside(UNKNOWN_TAGS)
-            written = slot.bytes_of(content)
-            if written != slot.written:
-                tags[tag] = written
+            encoded = slot.bytes_of(content)
+            if encoded != slot.written:
+                tags[tag] = encoded
         put_unsigned(target, len(tags))
-        for tag, written in sorted(tags.items()):
+        for tag, encoded in sorted(tags.items()):
             put_unsigned(target, tag)
-            put_unsigned(target, len(written))
-            target += written
+            put_unsigned(target, len(encoded))
+            target += encoded
 
 
 def _read_known(slot: Slot, size: int, source: Source, content: dict[str, Any]) -> None:

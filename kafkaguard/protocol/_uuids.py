@@ -35,7 +35,7 @@ def parse_uuid(value: UUID | bytes | str | None) -> UUID:
         return _from_text(value)
     if isinstance(value, (bytes, bytearray, memoryview)) and len(value) == _BYTES:
         return UUID(bytes=bytes(value))
-    raise ProtocolError(f"a uuid cannot be made of {_described(value)}; {_FORMS}")
+    raise ProtocolError(f"a uuid cannot be made of {_describe(value)}; {_FORMS}")
 
 
 def format_uuid(value: UUID | bytes | str | None) -> str:
@@ -51,14 +51,14 @@ def format_uuid(value: UUID | bytes | str | None) -> str:
 def _from_text(text: str) -> UUID:
     try:
         if len(text) == _TEXT:
-            made = UUID(bytes=base64.b64decode(f"{text}==", b"-_"))
-            if format_uuid(made) == text:
-                return made
+            parsed = UUID(bytes=base64.b64decode(f"{text}==", b"-_"))
+            if format_uuid(parsed) == text:
+                return parsed
         elif text.count("-") in (0, 4):
             return UUID(text)
     except ValueError:
         pass
-    raise ProtocolError(f"a uuid cannot be made of {_described(text)}; {_FORMS}")
+    raise ProtocolError(f"a uuid cannot be made of {_describe(text)}; {_FORMS}")
 
 
 _FORMS = (
@@ -67,7 +67,7 @@ _FORMS = (
 )
 
 
-def _described(value: object) -> str:
+def _describe(value: object) -> str:
     kind = type(value).__name__
     if isinstance(value, str):
         return f"a text of {len(value)} characters"

@@ -11,8 +11,13 @@ from kafkaguard._cluster.lag import (
     measure,
     partition_state,
 )
-from kafkaguard._cluster.numbers import known, known_time, position
-from kafkaguard._cluster.reports import TopicPartition, as_partition
+from kafkaguard._cluster.reports import (
+    TopicPartition,
+    as_partition,
+    read_number,
+    read_position,
+    read_time,
+)
 
 PLACE = TopicPartition("t", 0)
 
@@ -22,9 +27,9 @@ PLACE = TopicPartition("t", 0)
 )
 def test_a_negative_number_is_none(told, meant):
     """0 is a number like any other; times are seconds from here on."""
-    assert known(told) == meant
-    assert position(told) == meant
-    assert known_time(told) == (None if meant is None else meant / 1000)
+    assert read_number(told) == meant
+    assert read_position(told) == meant
+    assert read_time(told) == (None if meant is None else meant / 1000)
 
 
 @pytest.mark.parametrize(

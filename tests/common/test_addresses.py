@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaguard._common.addresses import read_address
+from kafkaguard._common.arguments import read_address
 from kafkaguard._common.topic_names import can_be_a_topic
 
 

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from kafkaguard.errors import ProtocolError
 from kafkaguard.protocol import message, message_names
-from kafkaguard.protocol._schema import load
+from kafkaguard.protocol._layout import load
 
 VALUES = {
     **dict.fromkeys(("int8", "int16", "uint16", "int32", "int64"), 7),

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from kafkaguard.errors import ProtocolError
 from kafkaguard.protocol import message, message_names
-from kafkaguard.protocol._schema import names
+from kafkaguard.protocol._layout import names
 from tests.effort import cases
 from tests.protocol.protocol_forms import Form, forms
 

@@ -12,8 +12,15 @@ from kafkaguard.protocol._errors import MalformedError
 from kafkaguard.protocol._guess import guess_request, guess_version, split_frames
 from kafkaguard.protocol._layout import layout
 from kafkaguard.protocol._nodes import Array, Nullable, Slot, Struct
-from kafkaguard.protocol._scalars import Blob, Float, Integer, Length, Text
-from kafkaguard.protocol._source import Source, put_unsigned
+from kafkaguard.protocol._scalars import (
+    Blob,
+    Float,
+    Integer,
+    Length,
+    Source,
+    Text,
+    put_unsigned,
+)
 from kafkaguard.protocol._uuids import format_uuid, parse_uuid
 
 INT8 = Integer("int8", "b")

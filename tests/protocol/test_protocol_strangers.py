@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkaguard.protocol import message
-from kafkaguard.protocol._strangers import stranger, stranger_by_size
+from kafkaguard.protocol._other_protocols import name_protocol, name_protocol_of_size
 
 REQUEST, ANSWER = "HTTP (a request)", "HTTP (a web server's answer)"
 METHODS = "GET HEAD POST PUT DELETE PATCH OPTIONS TRACE CONNECT PRI"
@@ -26,24 +26,24 @@ KNOWN = [
 @pytest.mark.parametrize(("first", "name"), KNOWN)
 def test_who_speaks_is_seen_from_the_first_bytes(first, name):
     """Four of them are enough; a size that Kafka could have sent names nobody."""
-    assert name == stranger(first)
-    assert name == stranger(first[:4])
-    assert name == stranger_by_size(int.from_bytes(first[:4], "big"))
-    assert name == stranger_by_size(int.from_bytes(first[:4], "big", signed=True))
+    assert name == name_protocol(first)
+    assert name == name_protocol(first[:4])
+    assert name == name_protocol_of_size(int.from_bytes(first[:4], "big"))
+    assert name == name_protocol_of_size(int.from_bytes(first[:4], "big", signed=True))
 
 
 @pytest.mark.parametrize("size", [2**32, -(2**31) - 1, 2**40 + 0x47455420])
 def test_a_number_that_no_four_bytes_hold_names_nobody(size):
     """A size in a log line beyond 32 bits names no protocol."""
-    assert stranger_by_size(size) is None
+    assert name_protocol_of_size(size) is None
 
 
 def test_the_ends_of_what_four_bytes_hold_are_looked_at():
     """The smallest and the largest 32-bit size are looked up."""
     for first in (b"\xff\xff\xff\xff", b"\x80\0\0\0", b"\0\0\0\0"):
-        assert stranger_by_size(int.from_bytes(first, "big")) is None
-        assert stranger_by_size(int.from_bytes(first, "big", signed=True)) is None
-    assert stranger_by_size(1195725856) == REQUEST
+        assert name_protocol_of_size(int.from_bytes(first, "big")) is None
+        assert name_protocol_of_size(int.from_bytes(first, "big", signed=True)) is None
+    assert name_protocol_of_size(1195725856) == REQUEST
 
 
 def test_a_default_has_the_fields_of_its_version():

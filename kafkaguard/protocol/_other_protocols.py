@@ -24,7 +24,7 @@ _TLS: Final = {
 _OTHERS: Final = {b"HTTP": "HTTP (a web server's answer)", b"SSH-": "SSH"}
 
 
-def stranger(first: bytes) -> str | None:
+def name_protocol(first: bytes) -> str | None:
     """Name the protocol of some bytes; None if it is unknown or Kafka's.
 
     Args:
@@ -35,8 +35,8 @@ def stranger(first: bytes) -> str | None:
     return _OTHERS.get(first[:_SIZE_BYTES]) or _TLS.get(first[:2])
 
 
-def stranger_by_size(size: int) -> str | None:
+def name_protocol_of_size(size: int) -> str | None:
     """Do the same for bytes that were read as a size."""
     if not -(2**31) <= size < 2**32:
         return None
-    return stranger((size % 2**32).to_bytes(_SIZE_BYTES, "big"))
+    return name_protocol((size % 2**32).to_bytes(_SIZE_BYTES, "big"))
