@@ -16,7 +16,7 @@ from kafkaguard._verdicts.context import TopicFacts
 from kafkaguard._verdicts.topic_facts import TopicFactsCache
 from kafkaguard.errors import ClientConfigurationError
 from kafkaguard.errors._made import module_of
-from kafkaguard_adapters.asking.unconnected import explained
+from kafkaguard_adapters.asking.cluster_view import explain
 from kafkaguard_adapters.building import Wish, build
 from kafkaguard_adapters.policy_uses import obeyed_by, unused_settings
 from kafkaguard_adapters.stacking import compare
@@ -229,7 +229,7 @@ def _built(
     except errors.base as error:
         read_settings = import_module(f"{folder}.settings").read_settings
         settings = partial(read_settings, config, errors.make)
-        raise run(explained(errors.translate(error), settings, errors.make)) from error
+        raise run(explain(errors.translate(error), settings, errors.make)) from error
 
 
 def _home_of_class(kind: type) -> str | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from kafkaguard.errors import ClientTimeoutError, KafkaGuardError
 from kafkaguard_adapters.asking.cluster_calls import AsyncReportCalls, ReportCalls
-from kafkaguard_adapters.asking.unconnected import explained
+from kafkaguard_adapters.asking.cluster_view import explain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -148,7 +148,7 @@ class GuardedAsyncClient(AsyncReportCalls, StandIn):
             await self._leave()
             if isinstance(error, self._client_error):
                 view, failure = self.cluster_view, self._translate(error)
-                raise await explained(failure, view.settings, view.make) from error
+                raise await explain(failure, view.settings, view.make) from error
             raise
 
     async def _leave(self) -> None:

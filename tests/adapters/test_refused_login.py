@@ -11,7 +11,7 @@ from kafka.errors import KafkaConnectionError, KafkaTimeoutError
 
 from aiokafka import AIOKafkaConsumer
 from kafkaguard import Action, errors, guard
-from kafkaguard_adapters.asking.unconnected import explained
+from kafkaguard_adapters.asking.cluster_view import explain
 from kafkaguard_adapters.kafka_python.errors import errors as kafka_python
 from kafkaguard_adapters.kafka_python.settings import read_settings
 from tests import leaks
@@ -65,10 +65,10 @@ def test_a_login_that_succeeds_leaves_the_clients_own_error(kafka_users, origina
     def read():
         return read_settings(settings, kafka_python.make)
 
-    assert error is asyncio.run(explained(error, read, kafka_python.make))
+    assert error is asyncio.run(explain(error, read, kafka_python.make))
 
 
 def test_an_error_about_something_else_costs_no_login():
     """Each further wrong login may lock the account."""
     error = translated(kafka_python.class_for(87)())
-    assert error is asyncio.run(explained(error, None, kafka_python.make))
+    assert error is asyncio.run(explain(error, None, kafka_python.make))

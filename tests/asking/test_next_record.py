@@ -9,7 +9,7 @@ import pytest
 from kafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from kafka.record.legacy_records import LegacyRecordBatchBuilder
 
-from kafkaguard_adapters.asking.next_record import Next, Onward, find_next
+from kafkaguard_adapters.asking.fetch_probe import Next, Onward, find_next
 
 ABORT, COMMIT = 0, 1
 CORRUPT = 2

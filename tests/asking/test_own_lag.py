@@ -9,7 +9,7 @@ import pytest
 
 from kafkaguard._cluster.lag import LagReason
 from kafkaguard._cluster.reports import make
-from kafkaguard_adapters.consuming.own_lag import NO_GROUP, own_lag
+from kafkaguard_adapters.consuming.base import NO_GROUP, own_lag
 from tests.asking.test_lag_alone import A, Brokers, Facts
 
 

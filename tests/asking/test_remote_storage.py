@@ -297,7 +297,7 @@ async def test_leader_that_is_elected_meanwhile_is_asked_another_time(
     """The end is known by then, and who led before was nobody."""
     proxy, view = watched
     remote, _ = topics
-    known = remote_storage.leaders
+    known = remote_storage.find_leaders
 
     async def before_the_election(cluster, topics, deadline):
         found = await known(cluster, topics, deadline)
@@ -308,7 +308,7 @@ async def test_leader_that_is_elected_meanwhile_is_asked_another_time(
     now = [0.0]
     watch = RemoteStorageWatch(_client(view), patience=1.0, clock=lambda: now[0])
     await watch.look({(remote, 0): 0})
-    monkeypatch.setattr(remote_storage, "leaders", before_the_election)
+    monkeypatch.setattr(remote_storage, "find_leaders", before_the_election)
     now[0] = 2.0
     assert await watch.look({(remote, 0): 0}) == []
     assert proxy.requests("Fetch") == []

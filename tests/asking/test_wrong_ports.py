@@ -12,7 +12,7 @@ import trustme
 
 from kafkaguard import errors
 from kafkaguard._cluster.reports import make
-from kafkaguard.protocol._strangers import stranger, stranger_by_size
+from kafkaguard.protocol._other_protocols import name_protocol, name_protocol_of_size
 from kafkaguard_adapters.wire import connection_texts
 from kafkaguard_adapters.wire.cluster import Cluster
 from kafkaguard_adapters.wire.connection import Connection, ConnectionLostError
@@ -198,9 +198,9 @@ class _Request:
 )
 def test_first_bytes_of_other_protocols(first, name):
     """As bytes, and as the size that a broker takes them for."""
-    assert name == stranger(first)
-    assert name == stranger_by_size(int.from_bytes(first[:4], "big", signed=True))
-    assert name == stranger_by_size(int.from_bytes(first[:4], "big"))
+    assert name == name_protocol(first)
+    assert name == name_protocol_of_size(int.from_bytes(first[:4], "big", signed=True))
+    assert name == name_protocol_of_size(int.from_bytes(first[:4], "big"))
 
 
 @pytest.mark.java

@@ -64,7 +64,7 @@ class Quiet(Producer):
 class View:
     """A view of a cluster that finds no wrong setting."""
 
-    async def wrong_setting(self):
+    async def find_wrong_setting(self):
         """Find none."""
         return
 

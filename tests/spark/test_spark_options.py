@@ -27,7 +27,7 @@ from kafkaguard_adapters.spark.driver.data_source import KafkaGuardSource
 from kafkaguard_adapters.spark.driver.options import from_options
 from kafkaguard_adapters.spark.marker import TaskFailedError
 from kafkaguard_adapters.spark.settings import make_settings
-from kafkaguard_adapters.wire.jaas import login
+from kafkaguard_adapters.wire.client_settings import login
 from tests.spark.spark_reading import letters_to
 
 SERVERS = {"kafka.bootstrap.servers": "localhost:1"}

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 TIMEOUT_S = 30.0
 
 #: The highest version that fits into a request's header (int16).
-_MOST = 2**15 - 1
+_MAX_VERSION = 2**15 - 1
 
 Isolation = Literal["read_uncommitted", "read_committed"]
 Assume = Literal["earliest", "latest"]
@@ -71,15 +71,19 @@ class AsyncReportCalls:
             KafkaGuardError: No broker can be reached, or the client's settings cannot
                 be used for a connection of the guard.
         """
-        wanted: Any = topics
+        selection: Any = topics
         if not isinstance(topics, Mapping):
-            wanted = arguments.names("topics", topics)
-        asked = arguments.ids("brokers", brokers)
+            selection = arguments.names("topics", topics)
+        broker_ids = arguments.ids("brokers", brokers)
         limit = arguments.seconds("timeout", timeout)
         if max_version is not None:
-            max_version = arguments.whole_number("max_version", max_version, 0, _MOST)
+            max_version = arguments.whole_number(
+                "max_version", max_version, 0, _MAX_VERSION
+            )
         cluster = self.cluster_view.cluster()
-        return await log_dirs.log_dirs(cluster, wanted, asked, limit, max_version)
+        return await log_dirs.log_dirs(
+            cluster, selection, broker_ids, limit, max_version
+        )
 
     async def lag(
         self,
@@ -129,12 +133,12 @@ class AsyncReportCalls:
             ValueError: An argument is not one of the allowed words, or ``timeout`` is
                 not above 0.
         """
-        named = arguments.names("topics", topics)
+        topic_names = arguments.names("topics", topics)
         more = arguments.names("columns", columns) or ()
         question = Question(
             groups=arguments.names("groups", groups),
-            topics=None if named is None else frozenset(named),
-            isolation=_isolation(isolation),
+            topics=None if topic_names is None else frozenset(topic_names),
+            isolation=_read_isolation(isolation),
             assume=arguments.one_of("assume", assume, (None, "earliest", "latest")),
             columns=frozenset(arguments.one_of("columns", e, COLUMNS) for e in more),
             stable=stable,
@@ -166,7 +170,7 @@ class AsyncClusterCalls(AsyncReportCalls):
             partitions: Pairs of topic and partition, or any client's TopicPartition.
             timeout: Seconds for the whole report. Default: 30.
         """
-        return await self._list(_each(partitions, EARLIEST), timeout)
+        return await self._list(_map_to_time(partitions, EARLIEST), timeout)
 
     async def end_offsets(
         self,
@@ -183,8 +187,8 @@ class AsyncClusterCalls(AsyncReportCalls):
             isolation: Which offset is the end: ``"read_uncommitted"`` (default) is the
                 high watermark, ``"read_committed"`` the last stable offset.
         """
-        wanted = _each(partitions, LATEST)
-        return await self._list(wanted, timeout, _isolation(isolation))
+        times = _map_to_time(partitions, LATEST)
+        return await self._list(times, timeout, _read_isolation(isolation))
 
     async def offsets_for_times(
         self,
@@ -204,9 +208,9 @@ class AsyncClusterCalls(AsyncReportCalls):
             ValueError: A time is negative and not a special time, or does not fit into
                 int64.
         """
-        known = arguments.mapping("times", times, "milliseconds by partition")
-        wanted = {as_partition(p): _time(t) for p, t in known.items()}
-        return await self._list(wanted, timeout)
+        by_partition = arguments.mapping("times", times, "milliseconds by partition")
+        lookups = {as_partition(p): _check_time(t) for p, t in by_partition.items()}
+        return await self._list(lookups, timeout)
 
     async def max_timestamp_offsets(
         self,
@@ -220,7 +224,7 @@ class AsyncClusterCalls(AsyncReportCalls):
         support version 7 of ListOffsets, no request is sent, and its partitions have an
         ``UnsupportedVersionError``.
         """
-        return await self._list(_each(partitions, MAX_TIMESTAMP), timeout)
+        return await self._list(_map_to_time(partitions, MAX_TIMESTAMP), timeout)
 
     async def _list(
         self,
@@ -321,14 +325,14 @@ class ClusterCalls(ReportCalls):
         return run(self._awaited.max_timestamp_offsets(partitions, timeout))
 
 
-def _each(partitions: Iterable[Any], when: int) -> dict[TopicPartition, int]:
+def _map_to_time(partitions: Iterable[Any], when: int) -> dict[TopicPartition, int]:
     """Return the same time for each partition."""
-    wanted = "a list of partitions, as (topic, partition)"
-    listed = arguments.items("partitions", partitions, wanted)
-    return dict.fromkeys(map(as_partition, listed), when)
+    expected = "a list of partitions, as (topic, partition)"
+    values = arguments.items("partitions", partitions, expected)
+    return dict.fromkeys(map(as_partition, values), when)
 
 
-def _time(value: Any) -> int:
+def _check_time(value: Any) -> int:
     """Check a time for which offsets are looked up, and return it as an int."""
     when = arguments.milliseconds("times", value)
     if when < 0 and when not in SPECIAL_TIMES:
@@ -336,5 +340,5 @@ def _time(value: Any) -> int:
     return when
 
 
-def _isolation(word: str) -> int:
+def _read_isolation(word: str) -> int:
     return ISOLATION_LEVELS[arguments.one_of("isolation", word, ISOLATION_LEVELS)]

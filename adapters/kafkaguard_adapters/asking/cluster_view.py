@@ -1,17 +1,29 @@
-"""The guard's own connections to a client's cluster, kept between calls."""
+"""The guard's own connections to a client's cluster, kept between calls.
+
+They also find out why a client cannot connect. kafka-python and aiokafka log a refused
+login or a port with another security protocol, and raise a timeout or a lost
+connection. confluent-kafka tries on, and says only that all brokers are down.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING
 
-from kafkaguard.errors import ClientClosedError
+from kafkaguard.errors import (
+    AuthenticationError,
+    ClientClosedError,
+    ClientConfigurationError,
+    ClientConnectionError,
+    ClientTimeoutError,
+    KafkaGuardError,
+)
 from kafkaguard_adapters.asking.topic_settings import (
     FactsOfTopics,
-    ask_alone,
+    ask_once,
     size_limit,
 )
-from kafkaguard_adapters.asking.unconnected import wrong_setting
+from kafkaguard_adapters.client_errors import recast
 from kafkaguard_adapters.wire.cluster import Cluster
 
 if TYPE_CHECKING:
@@ -21,8 +33,8 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.facts import SizeAnswer
     from kafkaguard._verdicts.context import TopicFacts
     from kafkaguard._verdicts.topic_facts import TopicFactsCache
-    from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.wire.settings import Settings
+
 
 #: Seconds to wait for ``max.message.bytes`` of a topic.
 TIME_LIMIT_S = 3.0
@@ -72,7 +84,7 @@ class ClusterView:
         Raises:
             KafkaGuardError: The broker refuses, or no broker answers within 10 s.
         """
-        return (await ask_alone(self.settings(), self.make, topic)).facts
+        return (await ask_once(self.settings(), self.make, topic)).facts
 
     async def size_limit(self, topic: str) -> SizeAnswer:
         """Request ``max.message.bytes`` of a topic; None if it is unknown after 3 s.
@@ -85,12 +97,12 @@ class ClusterView:
         except Exception:  # noqa: BLE001 - the error's text does without it
             return None
 
-    async def wrong_setting(self) -> KafkaGuardError | None:
+    async def find_wrong_setting(self) -> KafkaGuardError | None:
         """Connect, and return the error if a setting keeps the client out; else None.
 
         The setting may be the login, the security protocol or the port.
         """
-        return await wrong_setting(self.settings, self.make)
+        return await find_wrong_setting(self.settings, self.make)
 
     @property
     def is_closed(self) -> bool:
@@ -107,3 +119,57 @@ class ClusterView:
         if self._cluster is not None and self._loop is asyncio.get_running_loop():
             self._cluster.close()
         self._cluster = None
+
+
+#: Seconds for the connection and the login.
+_TIMEOUT_S = 5.0
+
+
+async def find_wrong_setting(
+    settings: Callable[[], Settings], make: Make
+) -> KafkaGuardError | None:
+    """Connect and log in, and return the error if a setting keeps the client out.
+
+    Args:
+        settings: Returns the connection settings.
+        make: Makes the errors.
+
+    Returns:
+        A refused login, or a port that is not a Kafka broker's or has another security
+        protocol. None: the connection succeeds, or fails for a reason that may pass.
+    """
+    try:
+        cluster = Cluster(settings(), make)
+    except KafkaGuardError:
+        return None  # the guard cannot read the settings
+    try:
+        await cluster.refresh(asyncio.get_running_loop().time() + _TIMEOUT_S)
+    except (AuthenticationError, ClientConfigurationError) as error:
+        return error
+    except KafkaGuardError:
+        pass
+    finally:
+        cluster.close()
+    return None
+
+
+async def explain(
+    error: KafkaGuardError, settings: Callable[[], Settings], make: Make
+) -> KafkaGuardError:
+    """Return why a client could not connect: the wrong setting, or the error itself.
+
+    Args:
+        error: The client's error, translated.
+        settings: Returns the connection settings.
+        make: Makes the errors.
+
+    Returns:
+        The error of :func:`find_wrong_setting`, also of the class that the client has
+        raised. If there is none, or ``error`` is not about the connection: ``error``.
+    """
+    if not isinstance(error, (ClientConnectionError, ClientTimeoutError)):
+        return error
+    original = error.__cause__
+    assert original is not None
+    cause = await find_wrong_setting(settings, make)
+    return error if cause is None else recast(cause, type(original))

@@ -58,28 +58,32 @@ async def describe(
         deadline: The deadline, in seconds on the event loop's clock.
     """
     parts = await asyncio.gather(
-        *(_of_coordinator(cluster, *each, deadline) for each in groups.items())
+        *(_ask_coordinator(cluster, *each, deadline) for each in groups.items())
     )
     return {group: each for part in parts for group, each in part.items()}
 
 
-async def _of_coordinator(
+async def _ask_coordinator(
     cluster: Cluster, coordinator: int, groups: Collection[str], deadline: float
 ) -> dict[str, Described]:
     """Describe groups with the new protocol's request, the others with the old one."""
-    new: list[Any] = await _ask(
+    new_groups: list[Any] = await _ask(
         cluster,
         ConsumerGroupDescribeRequest(group_ids=list(groups)),
         coordinator,
         deadline,
     )
-    found = {each.group_id: _new(each) for each in new if not each.error_code}
-    others = [group for group in groups if group not in found]
+    described = {
+        each.group_id: _read_new(each) for each in new_groups if not each.error_code
+    }
+    others = [group for group in groups if group not in described]
     if others:
         request = DescribeGroupsRequest(groups=others)
-        old: list[Any] = await _ask(cluster, request, coordinator, deadline)
-        found.update({each.group_id: _classic(each) for each in old})
-    return found
+        classic_groups: list[Any] = await _ask(cluster, request, coordinator, deadline)
+        described.update(
+            {each.group_id: _read_classic(each) for each in classic_groups}
+        )
+    return described
 
 
 async def _ask(
@@ -92,7 +96,7 @@ async def _ask(
     return groups
 
 
-def _new(group: Any) -> Described:
+def _read_new(group: Any) -> Described:
     """Read a group of the new protocol.
 
     A member that subscribes by pattern may read any topic. So the topics are unknown
@@ -105,9 +109,13 @@ def _new(group: Any) -> Described:
         for assignment in (each.assignment, each.target_assignment)
         for topic in assignment.topic_partitions
     )
-    named = (name for each in group.members for name in each.subscribed_topic_names)
+    subscribed = (
+        name for each in group.members for name in each.subscribed_topic_names
+    )
     topics = (
-        None if has_pattern and group.group_state != _STABLE else {*assigned, *named}
+        None
+        if has_pattern and group.group_state != _STABLE
+        else {*assigned, *subscribed}
     )
     return Described(
         group.group_state,
@@ -129,7 +137,7 @@ def _assigned(group: Any) -> Iterator[tuple[TopicPartition, Member]]:
                 yield TopicPartition(topic.topic_name, partition), member
 
 
-def _classic(group: Any) -> Described:
+def _read_classic(group: Any) -> Described:
     if group.error_code:
         return Described(_UNKNOWN if group.error_code == _NOT_FOUND else None)
     if (
@@ -168,12 +176,12 @@ def _assigned_by_leader(
             each.client_host.lstrip("/"),
             each.group_instance_id,
         )
-        for topic, partitions in _decode(each.member_assignment):
+        for topic, partitions in _decode_assignment(each.member_assignment):
             for partition in partitions:
                 yield TopicPartition(topic, partition), member
 
 
-def _decode(assignment: bytes) -> list[tuple[str, list[int]]]:
+def _decode_assignment(assignment: bytes) -> list[tuple[str, list[int]]]:
     """Decode the assignment by the group's leader; empty if not in Kafka's format."""
     try:
         decoded = ConsumerProtocolAssignment.decode(bytes(assignment))

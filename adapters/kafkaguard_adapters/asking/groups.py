@@ -11,8 +11,7 @@ from kafka.protocol.admin import DescribeClusterRequest, ListGroupsRequest
 from kafka.protocol.consumer import OffsetFetchRequest
 from kafka.protocol.metadata import FindCoordinatorRequest
 
-from kafkaguard._cluster.numbers import known
-from kafkaguard._cluster.reports import TopicPartition
+from kafkaguard._cluster.reports import TopicPartition, read_number
 from kafkaguard.errors import ClientProtocolError, KafkaGuardError
 from kafkaguard_adapters.asking.retrying import ask_until_answered
 
@@ -73,9 +72,9 @@ async def list_groups(
     Returns:
         States by group, and errors by broker.
     """
-    asked = list(cluster.addresses if brokers is None else brokers)
+    broker_ids = list(cluster.addresses if brokers is None else brokers)
     answers = await ask_until_answered(
-        asked, lambda some, _: _list_groups(cluster, some, deadline), deadline
+        broker_ids, lambda some, _: _list_groups(cluster, some, deadline), deadline
     )
     errors = {b: a for b, a in answers.items() if isinstance(a, KafkaGuardError)}
     states = {
@@ -141,7 +140,7 @@ class CommittedReader:
     ) -> dict[str, Committed | KafkaGuardError]:
         """Return the committed offsets of each group, or the error."""
         return await ask_until_answered(
-            dict.fromkeys(groups), self._ask, self._deadline, error_of=_open_error
+            dict.fromkeys(groups), self._ask, self._deadline, error_of=_find_open_error
         )
 
     async def _ask(
@@ -149,8 +148,8 @@ class CommittedReader:
     ) -> dict[str, Committed | KafkaGuardError]:
         answers: dict[str, Committed | KafkaGuardError] = {}
         by_coordinator: dict[int, list[str]] = defaultdict(list)
-        found = await coordinators(self._cluster, groups, self._deadline)
-        for group, coordinator in found.items():
+        nodes = await find_coordinators(self._cluster, groups, self._deadline)
+        for group, coordinator in nodes.items():
             if isinstance(coordinator, KafkaGuardError):
                 answers[group] = coordinator
             else:
@@ -159,9 +158,12 @@ class CommittedReader:
             *(self._ask_coordinator(*each) for each in by_coordinator.items())
         ):
             answers.update(part)
-        return {group: answers.get(group) or self._left_out(group) for group in groups}
+        return {
+            group: answers.get(group) or self._make_omission_error(group)
+            for group in groups
+        }
 
-    def _left_out(self, group: str) -> KafkaGuardError:
+    def _make_omission_error(self, group: str) -> KafkaGuardError:
         text = f"the answer leaves group {group} out"
         return self._cluster.make(ClientProtocolError, text, api="OffsetFetch")
 
@@ -181,9 +183,9 @@ class CommittedReader:
     async def _ask_for_many(
         self, coordinator: int, groups: Collection[str]
     ) -> dict[str, Committed | KafkaGuardError]:
-        named = OffsetFetchRequest.OffsetFetchRequestGroup
+        group_class = OffsetFetchRequest.OffsetFetchRequestGroup
         request = OffsetFetchRequest(
-            groups=[named(group_id=group, topics=None) for group in groups],
+            groups=[group_class(group_id=group, topics=None) for group in groups],
             require_stable=self._stable,
         )
         answer = await self._fetch(request, coordinator)
@@ -214,37 +216,37 @@ class CommittedReader:
     ) -> Committed | KafkaGuardError:
         if answer.error_code:
             text = f"group {group}"
-            return self._error(answer.error_code, text, broker=coordinator)
+            return self._make_error(answer.error_code, text, broker=coordinator)
         committed = Committed(coordinator)
         for topic in answer.topics:
             for each in topic.partitions:
                 place = TopicPartition(topic.name, each.partition_index)
                 if each.error_code:
-                    committed.errors[place] = self._error(
+                    committed.errors[place] = self._make_error(
                         each.error_code,
                         f"group {group}",
                         topic=place.topic,
                         partition=place.partition,
                         broker=coordinator,
                     )
-                elif known(each.committed_offset) is not None:
+                elif read_number(each.committed_offset) is not None:
                     committed.offsets[place] = each.committed_offset
                 elif each.committed_offset != _NO_COMMIT:
                     committed.markers[place] = each.committed_offset
         return committed
 
-    def _error(self, code: int, text: str, **place: Any) -> KafkaGuardError:
+    def _make_error(self, code: int, text: str, **place: Any) -> KafkaGuardError:
         return self._cluster.make(code, text, api="OffsetFetch", **place)
 
 
-def _open_error(answer: Committed | KafkaGuardError) -> KafkaGuardError | None:
+def _find_open_error(answer: Committed | KafkaGuardError) -> KafkaGuardError | None:
     if isinstance(answer, KafkaGuardError):
         return answer
-    passing = (e for e in answer.errors.values() if e.verdict.retriable)
-    return next(passing, None)
+    temporary = (e for e in answer.errors.values() if e.verdict.retriable)
+    return next(temporary, None)
 
 
-async def coordinators(
+async def find_coordinators(
     cluster: Cluster, groups: Collection[str], deadline: float
 ) -> dict[str, int | KafkaGuardError]:
     """Find the coordinators of groups, with one request if the broker supports it."""
@@ -262,21 +264,23 @@ async def _find_many(
 ) -> dict[str, int | KafkaGuardError]:
     request = FindCoordinatorRequest(key_type=_GROUP, coordinator_keys=list(groups))
     answer = await cluster.ask(request, None, deadline)
-    return {each.key: _node(cluster, each.key, each) for each in answer.coordinators}
+    return {
+        each.key: _read_node(cluster, each.key, each) for each in answer.coordinators
+    }
 
 
 async def _find_one(
     cluster: Cluster, group: str, deadline: float
 ) -> int | KafkaGuardError:
     request = FindCoordinatorRequest(key_type=_GROUP, key=group)
-    return _node(cluster, group, await cluster.ask(request, None, deadline))
+    return _read_node(cluster, group, await cluster.ask(request, None, deadline))
 
 
-def _node(cluster: Cluster, group: str, answer: Any) -> int | KafkaGuardError:
+def _read_node(cluster: Cluster, group: str, answer: Any) -> int | KafkaGuardError:
     if answer.error_code:
         text = answer.error_message or f"group {group}"
         return cluster.make(answer.error_code, text, api="FindCoordinator")
-    node = known(answer.node_id)
+    node = read_number(answer.node_id)
     if node is None:
         text = f"the answer names no broker for group {group}"
         return cluster.make(ClientProtocolError, text, api="FindCoordinator")
@@ -284,12 +288,12 @@ def _node(cluster: Cluster, group: str, answer: Any) -> int | KafkaGuardError:
     return node
 
 
-def by_coordinator(
+def sort_by_coordinator(
     committed: Mapping[str, Committed | KafkaGuardError],
 ) -> dict[int, list[str]]:
     """Group the names of groups by the broker that answered for them."""
-    found: dict[int, list[str]] = defaultdict(list)
+    groups: dict[int, list[str]] = defaultdict(list)
     for group, answer in committed.items():
         if isinstance(answer, Committed):
-            found[answer.coordinator].append(group)
-    return found
+            groups[answer.coordinator].append(group)
+    return groups

@@ -32,19 +32,19 @@ from kafkaguard_adapters.asking.group_members import Described, describe
 from kafkaguard_adapters.asking.groups import (
     Committed,
     CommittedReader,
-    by_coordinator,
     list_groups,
     sees_all_groups,
+    sort_by_coordinator,
 )
-from kafkaguard_adapters.asking.leaders import leaders
+from kafkaguard_adapters.asking.list_offsets import find_leaders
 from kafkaguard_adapters.asking.log_ends import Logs
-from kafkaguard_adapters.asking.retrying import half
+from kafkaguard_adapters.asking.retrying import halve
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kafkaguard._verdicts.context import TopicFacts
-    from kafkaguard_adapters.asking.next_record import Next
+    from kafkaguard_adapters.asking.fetch_probe import Next
     from kafkaguard_adapters.asking.topic_settings import FactsOfTopics
     from kafkaguard_adapters.wire.cluster import Cluster
 
@@ -88,7 +88,7 @@ class Question:
     columns: frozenset[str] = frozenset()
     stable: bool = False
 
-    def is_meant(self, committed: Committed | KafkaGuardError) -> bool:
+    def includes(self, committed: Committed | KafkaGuardError) -> bool:
         """Return whether a group belongs in the report."""
         if self.groups is not None or isinstance(committed, KafkaGuardError):
             return True
@@ -98,10 +98,12 @@ class Question:
         """Return the topics of a group that belong in the report."""
         if isinstance(committed, KafkaGuardError):
             return set()
-        own = {place.topic for place in committed.places}
+        committed_topics = {place.topic for place in committed.places}
         if self.topics is None:
-            return own
-        return own & self.topics if self.groups is None else set(self.topics)
+            return committed_topics
+        return (
+            committed_topics & self.topics if self.groups is None else set(self.topics)
+        )
 
 
 async def read_lag(
@@ -119,36 +121,36 @@ async def read_lag(
     sees_all = None
     if question.groups is None:
         (states, broker_errors), sees_all = await asyncio.gather(
-            list_groups(cluster, half(deadline)),
-            sees_all_groups(cluster, half(deadline)),
+            list_groups(cluster, halve(deadline)),
+            sees_all_groups(cluster, halve(deadline)),
         )
-    reader = CommittedReader(cluster, half(deadline), stable=question.stable)
+    reader = CommittedReader(cluster, halve(deadline), stable=question.stable)
     committed = await reader.read(
         states if question.groups is None else question.groups
     )
     topics = sorted(
         {t for each in committed.values() for t in question.topics_of(each)}
     )
-    found = await leaders(cluster, topics, deadline)
-    logs = Logs(cluster, found, facts, deadline, question.isolation)
+    topic_leaders = await find_leaders(cluster, topics, deadline)
+    logs = Logs(cluster, topic_leaders, facts, deadline, question.isolation)
     await logs.read_ends()
     await _fill_columns(logs, question, committed)
-    known: Mapping[str, TopicFacts] = {}
+    topic_facts: Mapping[str, TopicFacts] = {}
     if "facts" in question.columns:
-        known = await facts.get(cluster, topics, deadline)
+        topic_facts = await facts.get(cluster, topics, deadline)
     described = await _describe(cluster, committed, question, logs, deadline)
-    join = _Join(question, logs, known, read_errors, time.time())
+    join = _Join(question, logs, topic_facts, read_errors, time.time())
     groups = {
         name: join.group(name, each, described.get(name), states.get(name))
         for name, each in committed.items()
-        if question.is_meant(each)
+        if question.includes(each)
     }
     return LagReport(
-        groups, join.now, broker_errors, sees_all, _committed_topics(committed)
+        groups, join.now, broker_errors, sees_all, _list_committed_topics(committed)
     )
 
 
-def _committed_topics(committed: Answers) -> frozenset[str]:
+def _list_committed_topics(committed: Answers) -> frozenset[str]:
     return frozenset(
         place.topic
         for each in committed.values()
@@ -157,7 +159,7 @@ def _committed_topics(committed: Answers) -> frozenset[str]:
     )
 
 
-def _positions(
+def _list_positions(
     committed: Answers, question: Question
 ) -> list[tuple[TopicPartition, int]]:
     return [
@@ -171,13 +173,13 @@ def _positions(
 
 async def _fill_columns(logs: Logs, question: Question, committed: Answers) -> None:
     columns = question.columns
-    positions = _positions(committed, question)
+    positions = _list_positions(committed, question)
     if columns & _FROM_FETCH:
         await logs.peek()
     if "log_start" in columns or question.assume == "earliest":
         await logs.fill("log_start", logs.ends)
     else:
-        await logs.fill("log_start", _open(logs, committed, question))
+        await logs.fill("log_start", _find_open(logs, committed, question))
     if "last_stable" in columns:
         await logs.fill("last_stable", logs.ends)
         await logs.fill("high_watermark", logs.ends)
@@ -190,7 +192,9 @@ async def _fill_columns(logs: Logs, question: Question, committed: Answers) -> N
         await logs.read_next(positions)
 
 
-def _open(logs: Logs, committed: Answers, question: Question) -> set[TopicPartition]:
+def _find_open(
+    logs: Logs, committed: Answers, question: Question
+) -> set[TopicPartition]:
     """Find the partitions in which a group is behind the end.
 
     Retention may have removed the records in between. Only the start offset of the log
@@ -219,17 +223,17 @@ async def _describe(
     without a commit, and the groups that are behind, because lag of a topic that the
     group no longer reads is not the group's own lag.
     """
-    meant = {
+    selected = {
         group: each
         for group, each in committed.items()
         if isinstance(each, Committed)
         and (
             "members" in question.columns
             or not each.offsets
-            or _open(logs, {group: each}, question)
+            or _find_open(logs, {group: each}, question)
         )
     }
-    return await describe(cluster, by_coordinator(meant), deadline)
+    return await describe(cluster, sort_by_coordinator(selected), deadline)
 
 
 class _Join:
@@ -269,11 +273,11 @@ class _Join:
     def _places(self, committed: Committed) -> list[TopicPartition]:
         """List the committed partitions, and the others of the same topics."""
         topics = self._question.topics_of(committed)
-        own = (p for p in committed.places if p.topic in topics)
+        with_commit = (p for p in committed.places if p.topic in topics)
         others = (
             p for topic in topics for p in self._logs.leaders.partitions_of(topic)
         )
-        places = sorted({*own, *others})
+        places = sorted({*with_commit, *others})
         empty = topics - {place.topic for place in places}
         return places + [TopicPartition(topic, 0) for topic in sorted(empty)]
 
@@ -282,18 +286,18 @@ class _Join:
     ) -> PartitionLag:
         offset = committed.offsets.get(place)
         end = self._logs.end(place)
-        known: dict[str, Any] = dict(self._logs.columns.get(place, {}))
-        known["marker"] = committed.markers.get(place)
+        columns: dict[str, Any] = dict(self._logs.columns.get(place, {}))
+        columns["marker"] = committed.markers.get(place)
         if "members" in self._question.columns:
-            known["member"] = described.members.get(place)
-        known["read_error"] = self._read_errors.get(place)
+            columns["member"] = described.members.get(place)
+        columns["read_error"] = self._read_errors.get(place)
         if place.topic in self._facts:
-            known["compacted"] = self._facts[place.topic].compacted
-            known["tiered"] = self._facts[place.topic].tiered
-        reason, error = self._trouble(place, committed, offset)
+            columns["compacted"] = self._facts[place.topic].compacted
+            columns["tiered"] = self._facts[place.topic].tiered
+        reason, error = self._find_error(place, committed, offset)
         if reason is not None or end is None:
-            return PartitionLag(*place, offset, end, None, reason, error, **known)
-        known.update(self._time(place, offset, end))
+            return PartitionLag(*place, offset, end, None, reason, error, **columns)
+        columns.update(self._measure_time(place, offset, end))
         return measure(
             place,
             offset,
@@ -301,10 +305,10 @@ class _Join:
             assume=self._question.assume,
             is_left=described.has_left(place.topic),
             error=self._logs.errors.get(place),
-            **known,
+            **columns,
         )
 
-    def _trouble(
+    def _find_error(
         self, place: TopicPartition, committed: Committed, offset: int | None
     ) -> tuple[LagReason | None, KafkaGuardError | None]:
         """Return the reason and the error if the lag of a partition is not known."""
@@ -323,17 +327,19 @@ class _Join:
             error = None if is_known else self._logs.errors.get(place)
         return (None if error is None else LagReason.ERROR), error
 
-    def _time(
+    def _measure_time(
         self, place: TopicPartition, offset: int | None, end: int
     ) -> dict[str, Any]:
         if "time" not in self._question.columns or offset is None:
             return {}
         if offset >= end:
             return {"has_record": False, "time_lag": 0.0}
-        return _record_facts(self._logs.next.get((place, offset)), self.now)
+        return _describe_record(self._logs.next.get((place, offset)), self.now)
 
 
-def _record_facts(record: Next | KafkaGuardError | None, now: float) -> dict[str, Any]:
+def _describe_record(
+    record: Next | KafkaGuardError | None, now: float
+) -> dict[str, Any]:
     """Return the facts about the next record, or the reason that there are none."""
     if record is None:
         return {"time_reason": TimeReason.NO_ANSWER}
@@ -345,4 +351,4 @@ def _record_facts(record: Next | KafkaGuardError | None, now: float) -> dict[str
         return {"read_error": record, "time_reason": reason}
     if not record.exists:
         return {"has_record": False, "time_lag": 0.0}
-    return time_facts(record.written, now, is_of_batch=record.is_of_batch)
+    return time_facts(record.timestamp, now, is_of_batch=record.is_of_batch)

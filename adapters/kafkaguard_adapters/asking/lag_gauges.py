@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kafkaguard._cluster.lag import LagReport, PartitionLag
 
 LABELS: Final = ("group", "topic", "partition")
-#: Name, attribute of ``PartitionLag``, and description. A value of None is no sample.
+#: Name, attribute of ``PartitionLag``, and description. A value of None is left out.
 GAUGES: Final = (
     ("kafkaguard_group_lag", "lag", "Offsets that a group is behind"),
     ("kafkaguard_group_committed", "committed", "Offset that a group has committed"),
@@ -29,20 +29,20 @@ UNKNOWN: Final = "kafkaguard_group_unknown"
 _UNKNOWN_TEXT: Final = "Partitions that the lag leaves out, by reason"
 
 
-def _partitions(report: LagReport) -> Iterator[tuple[str, PartitionLag]]:
+def _iterate_partitions(report: LagReport) -> Iterator[tuple[str, PartitionLag]]:
     for name, group in report.groups.items():
         for each in group.partitions.values():
             yield name, each
 
 
-def samples(
+def iterate_samples(
     report: LagReport, attribute: str
 ) -> Iterator[tuple[dict[str, str], float]]:
     """Yield the labels and value of each sample of one gauge.
 
     The lag of topics that a group no longer reads is left out, so that sums are right.
     """
-    for group, each in _partitions(report):
+    for group, each in _iterate_partitions(report):
         value = getattr(each, attribute)
         is_left = attribute == "lag" and each.reason is LagReason.LEFT
         if value is not None and not is_left:
@@ -50,7 +50,7 @@ def samples(
             yield dict(zip(LABELS, place, strict=True)), float(value)
 
 
-def unknown(report: LagReport) -> dict[tuple[str, str], int]:
+def count_unknown(report: LagReport) -> dict[tuple[str, str], int]:
     """Count the partitions and groups without a lag, by group and reason."""
     counts: dict[tuple[str, str], int] = {}
     for name, group in report.groups.items():
@@ -90,11 +90,11 @@ class PrometheusLag:
         report = self._read()
         for name, attribute, text in GAUGES:
             family = GaugeMetricFamily(name, text, labels=LABELS)
-            for labels, value in samples(report, attribute):
+            for labels, value in iterate_samples(report, attribute):
                 family.add_metric(list(labels.values()), value)
             yield family
         family = GaugeMetricFamily(UNKNOWN, _UNKNOWN_TEXT, labels=("group", "reason"))
-        for key, count in unknown(report).items():
+        for key, count in count_unknown(report).items():
             family.add_metric(list(key), count)
         yield family
 
@@ -122,14 +122,14 @@ def register_otel(meter: Any, read: Callable[[], LagReport]) -> None:
             report = collection.report(attribute)
             if report is None:
                 return []
-            found = samples(report, attribute)
-            return [Observation(value, labels) for labels, value in found]
+            pairs = iterate_samples(report, attribute)
+            return [Observation(value, labels) for labels, value in pairs]
 
         return callback
 
     def count(_: Any) -> list[Any]:
         report = collection.report(UNKNOWN)
-        counts = {} if report is None else unknown(report)
+        counts = {} if report is None else count_unknown(report)
         return [
             Observation(value, {"group": group, "reason": reason})
             for (group, reason), value in counts.items()

@@ -30,32 +30,37 @@ async def log_dirs(
 ) -> LogDirsReport:
     """Ask brokers for their log directories; see :meth:`AsyncReportCalls.log_dirs`."""
     deadline = asyncio.get_running_loop().time() + timeout
-    wanted = await _wanted(cluster, topics, deadline)
-    asked = sorted(cluster.addresses) if brokers is None else list(brokers)
+    selection = await _select_partitions(cluster, topics, deadline)
+    broker_ids = sorted(cluster.addresses) if brokers is None else list(brokers)
     asking = asyncio.gather(
-        *(_of_broker(cluster, each, wanted, deadline, max_version) for each in asked)
+        *(
+            _ask_broker(cluster, each, selection, deadline, max_version)
+            for each in broker_ids
+        )
     )
-    absent = await _absent(cluster, deadline) if brokers is None else set()
-    found = {each.broker: each for each in await asking}
-    if isinstance(absent, KafkaGuardError):
-        return answers.LogDirsReport(found, absent)
-    away = {each: answers.read_absence(each, cluster.make) for each in absent}
-    return answers.LogDirsReport(dict(sorted({**away, **found}.items())))
+    absent_brokers = await _find_absent(cluster, deadline) if brokers is None else set()
+    reports = {each.broker: each for each in await asking}
+    if isinstance(absent_brokers, KafkaGuardError):
+        return answers.LogDirsReport(reports, absent_brokers)
+    absence_reports = {
+        each: answers.read_absence(each, cluster.make) for each in absent_brokers
+    }
+    return answers.LogDirsReport(dict(sorted({**absence_reports, **reports}.items())))
 
 
-async def _absent(cluster: Cluster, deadline: float) -> set[int] | KafkaGuardError:
+async def _find_absent(cluster: Cluster, deadline: float) -> set[int] | KafkaGuardError:
     """Find the brokers that belong to the cluster but are not in its Metadata."""
     present = set(cluster.addresses)
     try:
         version = await cluster.version(DescribeClusterRequest, None, deadline)
-        find = _registered if version >= _FIRST_FENCED else _with_replicas
+        find = _find_registered if version >= _FIRST_FENCED else _find_with_replicas
         return await find(cluster, deadline) - present
     except KafkaGuardError as error:
         error.add_note("So brokers may be missing from this report.")
         return error
 
 
-async def _registered(cluster: Cluster, deadline: float) -> set[int]:
+async def _find_registered(cluster: Cluster, deadline: float) -> set[int]:
     request = DescribeClusterRequest(
         endpoint_type=_BROKERS, include_fenced_brokers=True
     )
@@ -65,7 +70,7 @@ async def _registered(cluster: Cluster, deadline: float) -> set[int]:
     return {each.broker_id for each in answer.brokers}
 
 
-async def _with_replicas(cluster: Cluster, deadline: float) -> set[int]:
+async def _find_with_replicas(cluster: Cluster, deadline: float) -> set[int]:
     """Find the brokers that have replicas of the topics that this user may see."""
     metadata = await cluster.refresh(deadline, None)
     return {
@@ -76,7 +81,7 @@ async def _with_replicas(cluster: Cluster, deadline: float) -> set[int]:
     }
 
 
-async def _wanted(
+async def _select_partitions(
     cluster: Cluster,
     topics: Iterable[str] | Mapping[str, Collection[int]] | None,
     deadline: float,
@@ -88,21 +93,21 @@ async def _wanted(
         return None
     if hasattr(topics, "items"):
         return {name: list(indexes) for name, indexes in topics.items()}
-    found = {
+    partitions = {
         topic.name: [each.partition_index for each in topic.partitions]
         for topic in metadata.topics
     }
-    return {name: found.get(name, []) for name in names}
+    return {name: partitions.get(name, []) for name in names}
 
 
-async def _of_broker(
+async def _ask_broker(
     cluster: Cluster,
     broker: int,
-    wanted: dict[str, list[int]] | None,
+    selection: dict[str, list[int]] | None,
     deadline: float,
     max_version: int | None,
 ) -> BrokerLogDirs:
-    request = _request(wanted)
+    request = _request(selection)
     try:
         answer = await cluster.ask(request, broker, deadline, max_version=max_version)
     except KafkaGuardError as error:
@@ -110,10 +115,13 @@ async def _of_broker(
     return answers.read_answer(broker, request.API_VERSION, answer, cluster.make)
 
 
-def _request(wanted: dict[str, list[int]] | None) -> Any:
-    named = DescribeLogDirsRequest.DescribableLogDirTopic
-    if wanted is None:
+def _request(selection: dict[str, list[int]] | None) -> Any:
+    topic_class = DescribeLogDirsRequest.DescribableLogDirTopic
+    if selection is None:
         return DescribeLogDirsRequest(topics=None)
     return DescribeLogDirsRequest(
-        topics=[named(topic=name, partitions=parts) for name, parts in wanted.items()]
+        topics=[
+            topic_class(topic=name, partitions=parts)
+            for name, parts in selection.items()
+        ]
     )

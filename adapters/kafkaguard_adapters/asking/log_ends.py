@@ -12,9 +12,13 @@ from kafkaguard._cluster.offsets import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
 )
-from kafkaguard_adapters.asking.fetch_probe import answer_error, next_records, peek_ends
+from kafkaguard_adapters.asking.fetch_probe import (
+    make_answer_error,
+    peek_ends,
+    read_next_records,
+)
 from kafkaguard_adapters.asking.list_offsets import OffsetLister
-from kafkaguard_adapters.asking.retrying import half
+from kafkaguard_adapters.asking.retrying import halve
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -22,8 +26,8 @@ if TYPE_CHECKING:
     from kafkaguard._cluster.offsets import PartitionOffset
     from kafkaguard._cluster.reports import TopicPartition
     from kafkaguard.errors import KafkaGuardError
-    from kafkaguard_adapters.asking.leaders import Leaders
-    from kafkaguard_adapters.asking.next_record import Next
+    from kafkaguard_adapters.asking.fetch_probe import Next
+    from kafkaguard_adapters.asking.list_offsets import Leaders
     from kafkaguard_adapters.asking.topic_settings import FactsOfTopics
     from kafkaguard_adapters.wire.cluster import Cluster
 
@@ -74,33 +78,33 @@ class Logs:
 
     def end(self, place: TopicPartition) -> int | None:
         """Return the end, by the isolation level; None if it is not known."""
-        known = self.ends.get(place)
-        return None if known is None else known.offset
+        entry = self.ends.get(place)
+        return None if entry is None else entry.offset
 
     async def peek(self) -> None:
         """Fill all columns with one Fetch for each leader, where Read is allowed."""
         ends = {p: e.offset for p, e in self.ends.items() if e.offset is not None}
-        for place, told in (await self._of_leaders(ends, self._peek_at)).items():
-            self.columns[place].update(told)
+        for place, offsets in (await self._ask_leaders(ends, self._peek_at)).items():
+            self.columns[place].update(offsets)
 
     async def _peek_at(self, leader: int, ends: Mapping[TopicPartition, int]) -> Any:
         return await peek_ends(self._cluster, leader, ends, self._deadline)
 
     async def fill(self, column: str, places: Iterable[TopicPartition]) -> None:
         """Fill a column where it is empty, with one ListOffsets for each leader."""
-        missing = [
+        empty_places = [
             p for p in places if column not in self.columns[p] and p in self.ends
         ]
         kind = _KINDS[column]
         if kind == (LATEST, self._isolation):
             answers = self.ends
         else:
-            answers = await self._list(missing, *kind)
-        for place in missing:
-            found = answers[place]
-            self.columns[place][column] = found.offset
-            if found.error is not None:
-                self.errors[place] = found.error
+            answers = await self._list(empty_places, *kind)
+        for place in empty_places:
+            answer = answers[place]
+            self.columns[place][column] = answer.offset
+            if answer.error is not None:
+                self.errors[place] = answer.error
 
     async def read_next(self, positions: Iterable[tuple[TopicPartition, int]]) -> None:
         """Read the timestamp of the next record at each position.
@@ -119,10 +123,10 @@ class Logs:
             turns[count[place]][place] = offset
             count[place] += 1
         for turn in turns:
-            found = await self._of_leaders(turn, self._next_at)
-            self.next.update({(p, turn[p]): record for p, record in found.items()})
+            records = await self._ask_leaders(turn, self._read_next_at)
+            self.next.update({(p, turn[p]): record for p, record in records.items()})
 
-    async def _next_at(
+    async def _read_next_at(
         self, leader: int, offsets: Mapping[TopicPartition, int]
     ) -> Mapping[TopicPartition, Next | KafkaGuardError]:
         spans = {
@@ -132,23 +136,25 @@ class Logs:
             )
             for place, offset in offsets.items()
         }
-        found = await next_records(
+        records = await read_next_records(
             self._cluster, leader, spans, self._deadline, isolation=self._isolation
         )
-        return await self._judged(leader, found)
+        return await self._judge(leader, records)
 
-    async def _judged(
-        self, leader: int, found: Mapping[TopicPartition, Next | int]
+    async def _judge(
+        self, leader: int, records: Mapping[TopicPartition, Next | int]
     ) -> dict[TopicPartition, Next | KafkaGuardError]:
-        refused = {
-            place.topic for place, each in found.items() if isinstance(each, int)
+        refused_topics = {
+            place.topic for place, each in records.items() if isinstance(each, int)
         }
-        facts = await self._facts.get(self._cluster, refused, self._deadline)
+        facts = await self._facts.get(self._cluster, refused_topics, self._deadline)
         return {
-            place: answer_error(self._cluster, leader, place, each, facts[place.topic])
+            place: make_answer_error(
+                self._cluster, leader, place, each, facts[place.topic]
+            )
             if isinstance(each, int)
             else each
-            for place, each in found.items()
+            for place, each in records.items()
         }
 
     async def _list(
@@ -157,13 +163,13 @@ class Logs:
         lister = OffsetLister(
             self._cluster,
             self._facts,
-            half(self._deadline),
+            halve(self._deadline),
             isolation=isolation,
-            known=self.leaders,
+            topic_leaders=self.leaders,
         )
         return await lister.list(dict.fromkeys(places, when))
 
-    async def _of_leaders(
+    async def _ask_leaders(
         self,
         offsets: Mapping[TopicPartition, int],
         ask: Callable[

@@ -12,15 +12,13 @@ import logging
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkaguard._cluster.numbers import position
 from kafkaguard._cluster.offsets import LATEST
 from kafkaguard._cluster.remote_storage import PATIENCE_S, Progress, RemoteStorageEvent
-from kafkaguard._cluster.reports import as_partition
+from kafkaguard._cluster.reports import as_partition, read_position
 from kafkaguard._common.arguments import hook, seconds
 from kafkaguard.errors import KafkaGuardError, RemoteStorageNotReadyError
 from kafkaguard_adapters.asking.fetch_probe import probe
-from kafkaguard_adapters.asking.leaders import leaders
-from kafkaguard_adapters.asking.list_offsets import OffsetLister
+from kafkaguard_adapters.asking.list_offsets import OffsetLister, find_leaders
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("kafkaguard.remote_storage")
 
 #: Seconds that one check may take.
-LOOK_S: Final = 5.0
+CHECK_S: Final = 5.0
 
 
 class RemoteStorageWatch:
@@ -75,37 +73,43 @@ class RemoteStorageWatch:
         Returns:
             An event for each partition whose state has changed since the last call.
         """
-        known = {
+        offsets = {
             as_partition(each): offset
             for each, at in positions.items()
-            if (offset := position(at)) is not None
+            if (offset := read_position(at)) is not None
         }
-        standing = self._progress.note(known, self._clock())
-        found: dict[TopicPartition, KafkaGuardError] = {}
+        standing = self._progress.note(offsets, self._clock())
+        errors: dict[TopicPartition, KafkaGuardError] = {}
         if standing:
             try:
-                found = await self._confirm({place: known[place] for place in standing})
+                errors = await self._find_errors(
+                    {place: offsets[place] for place in standing}
+                )
             except KafkaGuardError as error:
                 _log.warning(
                     "readers make no progress, and the cluster does not answer: %s",
                     error,
                 )
                 return []
-        return self._changes(known, standing, found)
+        return self._update_errors(offsets, standing, errors)
 
-    async def _confirm(
+    async def _find_errors(
         self, positions: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, KafkaGuardError]:
         """Return the errors of the positions for which remote storage is not ready."""
         cluster = self._view.cluster()
-        deadline = asyncio.get_running_loop().time() + LOOK_S
+        deadline = asyncio.get_running_loop().time() + CHECK_S
         topics = {place.topic for place in positions}
         facts = await self._view.facts.get(cluster, topics, deadline)
         tiered = {p: at for p, at in positions.items() if facts[p.topic].tiered}
         if not tiered:
             return {}
-        known = await leaders(cluster, {place.topic for place in tiered}, deadline)
-        lister = OffsetLister(cluster, self._view.facts, deadline, known=known)
+        topic_leaders = await find_leaders(
+            cluster, {place.topic for place in tiered}, deadline
+        )
+        lister = OffsetLister(
+            cluster, self._view.facts, deadline, topic_leaders=topic_leaders
+        )
         ends = await lister.list(dict.fromkeys(tiered, LATEST))
         behind = {
             place: at
@@ -114,7 +118,7 @@ class RemoteStorageWatch:
         }
         answers = await asyncio.gather(
             *(
-                self._probe(cluster, known.of(place), place, at, deadline)
+                self._probe(cluster, topic_leaders.of(place), place, at, deadline)
                 for place, at in behind.items()
             )
         )
@@ -139,31 +143,33 @@ class RemoteStorageWatch:
             cluster, leader, place, at, deadline=deadline, facts=facts[place.topic]
         )
 
-    def _changes(
+    def _update_errors(
         self,
         positions: Mapping[TopicPartition, int],
         standing: Mapping[TopicPartition, float],
-        found: Mapping[TopicPartition, KafkaGuardError],
+        errors: Mapping[TopicPartition, KafkaGuardError],
     ) -> list[RemoteStorageEvent]:
-        known = self._view.read_errors
-        changed = [place for place in positions if (place in found) != (place in known)]
+        read_errors = self._view.read_errors
+        places = [
+            place for place in positions if (place in errors) != (place in read_errors)
+        ]
         events = []
-        for place in changed:
-            error = found.get(place)
+        for place in places:
+            error = errors.get(place)
             if error is None:
-                known.pop(place, None)
+                read_errors.pop(place, None)
             else:
-                known[place] = error
+                read_errors[place] = error
             events.append(
                 RemoteStorageEvent(
                     *place, positions[place], standing.get(place, 0.0), error
                 )
             )
         for event in events:
-            self._tell(event)
+            self._report(event)
         return events
 
-    def _tell(self, event: RemoteStorageEvent) -> None:
+    def _report(self, event: RemoteStorageEvent) -> None:
         if event.error is not None:
             _log.warning("%s", event.error)
         if self._on_event is None:

@@ -27,11 +27,11 @@ _JITTER: Final = 0.5
 _UNKNOWN_SERVER_ERROR: Final = -1
 #: The most tries if the retriable error is UNKNOWN_SERVER_ERROR, or does not come from
 #: a broker.
-_FEW: Final = 4
+_MAX_TRIES: Final = 4
 #: Seconds for which a retriable error is retried: electing a leader takes no longer.
 PATIENCE_S: Final = 5.0
 #: Errors that end by themselves but may last long. They are retried until the deadline.
-_LONG: Final = (
+_LONG_LASTING: Final = (
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,
     RemoteStorageNotReadyError,
@@ -56,7 +56,7 @@ def backoff(
     return delay
 
 
-def half(deadline: float) -> float:
+def halve(deadline: float) -> float:
     """Return the deadline for a step that may use half of the time that is left.
 
     If a broker does not answer or is not ready, the other half is left for the next
@@ -90,11 +90,11 @@ async def ask_until_answered(
     Returns:
         The last answer or error of each item.
     """
-    find = error_of or _itself
+    get_error = error_of or _as_error
     loop = asyncio.get_running_loop()
     soon = loop.time() + PATIENCE_S
     pending = list(items)
-    found: dict[ItemT, Any] = dict.fromkeys(pending)  # in the order of the items
+    results: dict[ItemT, Any] = dict.fromkeys(pending)  # in the order of the items
     tries = 0
     while pending:
         answers = await ask(pending, tries)
@@ -102,31 +102,31 @@ async def ask_until_answered(
             answers = {
                 item: answer
                 for item, answer in answers.items()
-                if not isinstance(find(answer), ClientTimeoutError)
+                if not isinstance(get_error(answer), ClientTimeoutError)
             }
-        found.update(answers)
+        results.update(answers)
         tries += 1
         delay = backoff(tries)
         is_soon = loop.time() + delay < soon
         pending = [
             each
             for each in pending
-            if _again(find(found[each]), tries, is_soon=is_soon)
+            if _is_retried(get_error(results[each]), tries, is_soon=is_soon)
         ]
         if not pending or loop.time() + delay >= deadline:
             break
         await asyncio.sleep(delay)
-    return found
+    return results
 
 
-def _itself(answer: Any) -> KafkaGuardError | None:
+def _as_error(answer: Any) -> KafkaGuardError | None:
     return answer if isinstance(answer, KafkaGuardError) else None
 
 
-def _again(error: KafkaGuardError | None, tries: int, *, is_soon: bool) -> bool:
+def _is_retried(error: KafkaGuardError | None, tries: int, *, is_soon: bool) -> bool:
     if error is None or not error.verdict.retriable:
         return False
-    if isinstance(error, _LONG):
+    if isinstance(error, _LONG_LASTING):
         return True
     is_plain = error.origin == "broker" and error.code != _UNKNOWN_SERVER_ERROR
-    return is_soon and (is_plain or tries < _FEW)
+    return is_soon and (is_plain or tries < _MAX_TRIES)

@@ -47,14 +47,14 @@ class TieredOffsets:
         self._has_warned = False
 
     async def find(
-        self, wanted: Mapping[Any, int], seconds: float
+        self, times: Mapping[Any, int], seconds: float
     ) -> OffsetsReport | None:
         """Look up offsets; None if no topic is known to be tiered.
 
-        Also if the client refuses what is wanted, because these are no partitions.
+        Also None if these are not partitions, which the client refuses by itself.
 
         Args:
-            wanted: A time in milliseconds, or one of Kafka's negative numbers, by any
+            times: A time in milliseconds, or one of Kafka's negative numbers, by any
                 client's ``TopicPartition``.
             seconds: The longest wait for partitions that are not ready.
 
@@ -64,7 +64,7 @@ class TieredOffsets:
             KafkaGuardError: A broker refuses the request.
         """
         try:
-            places = {as_partition(each): when for each, when in wanted.items()}
+            places = {as_partition(each): when for each, when in times.items()}
         except TypeError:
             return None  # the client raises its own error
         deadline = asyncio.get_running_loop().time() + seconds
@@ -77,7 +77,7 @@ class TieredOffsets:
         report = OffsetsReport(await lister.list(places))
         for error in report.errors:
             if isinstance(error, RemoteStorageNotReadyError):
-                raise _with(report, error)
+                raise _attach_report(report, error)
         report.raise_for_errors()
         return report
 
@@ -124,10 +124,10 @@ def offsets_of(report: OffsetsReport, partitions: Iterable[Any]) -> dict[Any, in
     return {each: offsets[as_partition(each)] for each in partitions}
 
 
-def _with(
+def _attach_report(
     report: OffsetsReport, error: RemoteStorageNotReadyError
 ) -> RemoteStorageNotReadyError:
     """Return a copy of an error that carries the report of all partitions."""
-    raised = copy(error)
-    raised.report = report
-    return raised
+    error_copy = copy(error)
+    error_copy.report = report
+    return error_copy

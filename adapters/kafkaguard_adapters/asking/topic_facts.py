@@ -40,9 +40,9 @@ REMEDIES: dict[type[KafkaGuardError], str] = {
 }
 
 
-def _remedy(error: type[KafkaGuardError]) -> str:
-    found = (REMEDIES[cls] for cls in REMEDIES if issubclass(error, cls))
-    return next(found, "")
+def _find_remedy(error: type[KafkaGuardError]) -> str:
+    remedies = (REMEDIES[cls] for cls in REMEDIES if issubclass(error, cls))
+    return next(remedies, "")
 
 
 class AwaitedFactsLookup:
@@ -79,17 +79,17 @@ class AwaitedFactsLookup:
             topic: Its name.
             patience: Seconds that this caller waits, if that is less.
         """
-        known = self._cache.get(topic)
-        if known is not None:
-            return known
+        cached = self._cache.get(topic)
+        if cached is not None:
+            return cached
         task = self._running.get(topic)
         if task is None:
             task = self._running[topic] = asyncio.create_task(
                 self._look_up(topic), name=f"kafkaguard-facts-{topic}"
             )
         limit = self._patience if patience is None else min(patience, self._patience)
-        done, _ = await asyncio.wait([task], timeout=limit)
-        if not done:
+        ended, _ = await asyncio.wait([task], timeout=limit)
+        if not ended:
             self._cache.remember(topic, NOTHING_KNOWN, ttl=self._retry_after)
             self._warn(topic, f"no answer within {limit:g} s")
         return self._cache.get(topic) or NOTHING_KNOWN
@@ -104,15 +104,15 @@ class AwaitedFactsLookup:
 
     def _give_up(self, topic: str, error: Exception) -> None:
         verdict = classify(error, api="DescribeConfigs")
-        lasting = verdict.action is Action.CONFIGURE
-        ttl = None if lasting else self._retry_after
+        is_lasting = verdict.action is Action.CONFIGURE
+        ttl = None if is_lasting else self._retry_after
         self._cache.remember(topic, NOTHING_KNOWN, ttl=ttl)
         if isinstance(error, UnknownTopicOrPartitionError):
             return  # the send itself says so
-        why = str(error) or type(error).__name__
-        self._warn(topic, why, _remedy(verdict.error_class))
+        reason = str(error) or type(error).__name__
+        self._warn(topic, reason, _find_remedy(verdict.error_class))
 
-    def _warn(self, topic: str, why: str, remedy: str = "") -> None:
+    def _warn(self, topic: str, reason: str, remedy: str = "") -> None:
         if topic in self._warned:
             return
         self._warned.add(topic)
@@ -121,7 +121,7 @@ class AwaitedFactsLookup:
             "checks records without a key. %sTo avoid the look-up, declare "
             "topics={%r: TopicFacts(compacted=...)}.",
             topic,
-            why,
+            reason,
             remedy,
             topic,
         )

@@ -67,7 +67,7 @@ def _settings_of(result: Any, cluster: Cluster) -> TopicSettings | KafkaGuardErr
     return read({each.name: each.value for each in result.configs})
 
 
-async def ask_alone(settings: Settings, make: Make, topic: str) -> TopicSettings:
+async def ask_once(settings: Settings, make: Make, topic: str) -> TopicSettings:
     """Request the settings of one topic, on a connection for this request only.
 
     Raises:
@@ -75,13 +75,13 @@ async def ask_alone(settings: Settings, make: Make, topic: str) -> TopicSettings
     """
     deadline = asyncio.get_running_loop().time() + _TIMEOUT_S
     with closing(Cluster(settings, make)) as cluster:
-        found = (await ask(cluster, [topic], deadline))[topic]
-    if isinstance(found, KafkaGuardError):
-        raise found
-    return found
+        result = (await ask(cluster, [topic], deadline))[topic]
+    if isinstance(result, KafkaGuardError):
+        raise result
+    return result
 
 
-async def makes_topics(cluster: Cluster, deadline: float) -> bool | None:
+async def creates_topics(cluster: Cluster, deadline: float) -> bool | None:
     """Return whether brokers create missing topics by themselves; None if unknown.
 
     Raises:
@@ -93,8 +93,8 @@ async def makes_topics(cluster: Cluster, deadline: float) -> bool | None:
     answer = await cluster.ask(
         DescribeConfigsRequest(resources=[resource]), broker, deadline
     )
-    told = [config.value for each in answer.results for config in each.configs]
-    return "true" in told if told else None
+    values = [config.value for each in answer.results for config in each.configs]
+    return "true" in values if values else None
 
 
 async def size_limit(settings: Settings, make: Make, topic: str) -> SizeAnswer:
@@ -109,12 +109,12 @@ async def size_limit(settings: Settings, make: Make, topic: str) -> SizeAnswer:
     """
     deadline = asyncio.get_running_loop().time() + _TIMEOUT_S
     with closing(Cluster(settings, make)) as cluster:
-        found = (await ask(cluster, [topic], deadline))[topic]
-        if isinstance(found, TopicSettings):
-            return found.max_message_bytes
+        result = (await ask(cluster, [topic], deadline))[topic]
+        if isinstance(result, TopicSettings):
+            return result.max_message_bytes
         if (
-            isinstance(found, UnknownTopicOrPartitionError)
-            and await makes_topics(cluster, deadline) is False
+            isinstance(result, UnknownTopicOrPartitionError)
+            and await creates_topics(cluster, deadline) is False
         ):
             return make(
                 UnknownTopicOrPartitionError,
@@ -140,17 +140,17 @@ class FactsOfTopics:
         self, cluster: Cluster, topics: Collection[str], deadline: float
     ) -> dict[str, TopicFacts]:
         """Return facts about topics; one request asks for all that are not cached."""
-        missing = [topic for topic in topics if self._cache.get(topic) is None]
-        for topic, found in (await _known(cluster, missing, deadline)).items():
-            self._cache.remember(topic, found.facts)
+        uncached = [topic for topic in topics if self._cache.get(topic) is None]
+        for topic, settings in (await _try_to_ask(cluster, uncached, deadline)).items():
+            self._cache.remember(topic, settings.facts)
         return {topic: self._cache.get(topic) or NOTHING_KNOWN for topic in topics}
 
 
-async def _known(
+async def _try_to_ask(
     cluster: Cluster, topics: Collection[str], deadline: float
 ) -> dict[str, TopicSettings]:
     try:
-        found = await ask(cluster, topics, deadline) if topics else {}
+        answers = await ask(cluster, topics, deadline) if topics else {}
     except KafkaGuardError:
         return {}
-    return {t: s for t, s in found.items() if isinstance(s, TopicSettings)}
+    return {t: s for t, s in answers.items() if isinstance(s, TopicSettings)}

@@ -21,7 +21,7 @@ from confluent_kafka.cimpl import Producer  # confluent_kafka.Producer may be re
 from kafkaguard._delivery.judging import ends_all
 from kafkaguard._delivery.sizes import batch_size
 from kafkaguard.errors import ClientClosedError
-from kafkaguard_adapters.asking.unconnected import explained
+from kafkaguard_adapters.asking.cluster_view import explain
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.confluent.unsent import without_id
 from kafkaguard_adapters.confluent.windows import (
@@ -731,12 +731,12 @@ class ConfluentShell(ReportingShell):
 
     def explained(self, error: KafkaGuardError) -> KafkaGuardError:
         """Return why the client could not connect: the wrong setting, or the error."""
-        return run(explained(error, self._view.settings, self._view.make))
+        return run(explain(error, self._view.settings, self._view.make))
 
     def _looked_up(self, topic: str, refusals: list[Refusal]) -> list[Refusal]:
         """Return the refusals, after look-ups of what their reports do not say."""
         if any(map(_is_unexplained, refusals)):
-            cause = run(self._view.wrong_setting())
+            cause = run(self._view.find_wrong_setting())
             if cause is not None:
                 return [
                     replace(each, cause=cause) if _is_unexplained(each) else each

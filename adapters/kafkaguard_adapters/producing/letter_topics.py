@@ -99,7 +99,7 @@ async def _trouble(cluster: Cluster, name: str) -> str | None:
     deadline = asyncio.get_running_loop().time() + _TIMEOUT_S
     (topic,) = (await cluster.refresh(deadline, [name])).topics
     if topic.error_code == _UNKNOWN:
-        if await topic_settings.makes_topics(cluster, deadline):
+        if await topic_settings.creates_topics(cluster, deadline):
             return None
         return "does not exist: a record for it would fail instead. Create it"
     if topic.error_code == _DENIED:

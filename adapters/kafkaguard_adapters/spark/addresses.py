@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kafkaguard._common.addresses import read_address
+from kafkaguard._common.arguments import read_address
 from kafkaguard_adapters.spark.setting_errors import setting_error
 
 _NAME = "bootstrap_servers"

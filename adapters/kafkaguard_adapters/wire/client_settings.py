@@ -12,10 +12,44 @@ from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkaguard._common.closest import did_you_mean
-from kafkaguard_adapters.wire.jaas import login
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
+
+
+_MODULE = re.compile(
+    r"\.(?:PlainLoginModule|ScramLoginModule)\s+"
+    r"(?:required|requisite|sufficient|optional)\b(?P<options>.*)",
+    re.DOTALL | re.IGNORECASE,
+)
+_OPTION = re.compile(
+    r"""([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))""",
+    re.DOTALL,
+)
+_JAAS_ESCAPE = re.compile(r"\\(.)", re.DOTALL)
+
+
+def login(line: str) -> tuple[str, str] | None:
+    """Read the user name and password, in either order and with either kind of quotes.
+
+    Args:
+        line: The value of ``sasl.jaas.config``.
+
+    Returns:
+        User name and password; None if the line names another login module, or if one
+        of the two is missing.
+    """
+    module = _MODULE.search(line)
+    if module is None:
+        return None
+    options = {
+        name: _unescape(double or single or bare, _JAAS_ESCAPE)
+        for name, double, single, bare in _OPTION.findall(module["options"])
+    }
+    if not {"username", "password"} <= options.keys():
+        return None
+    return options["username"], options["password"]
+
 
 #: Second names of settings in librdkafka, and names that differ in Java.
 ALIASES: Final = {
@@ -66,34 +100,39 @@ def read_properties(text: str) -> dict[str, tuple[str, int]]:
         SettingError: A line has no value, or a setting is given twice. The ``name`` of
             the error is ``line`` and the number of the line.
     """
-    found: dict[str, tuple[str, int]] = {}
+    settings: dict[str, tuple[str, int]] = {}
     lines = enumerate(re.split(r"\r\n?|\n", text.removeprefix("\ufeff")), 1)
     for number, line in lines:
         entry = line.strip()
         if not entry or entry[0] in "#!":
             continue
-        while _goes_on(entry):
+        while _continues(entry):
             entry = entry[:-1] + next(lines, (0, ""))[1].strip()
         parts = _ENTRY.fullmatch(entry)
         if parts is None or not parts[2]:
             raise SettingError(f"line {number}", "write it as name=value")
-        name = _unescaped(parts[1])
-        if name in found:
-            where = f"line {number}"
-            raise SettingError(where, f"{name} is already set in line {found[name][1]}")
-        found[name] = _unescaped(parts[3]), number
-    return found
+        name = _unescape(parts[1])
+        if name in settings:
+            line_name = f"line {number}"
+            raise SettingError(
+                line_name, f"{name} is already set in line {settings[name][1]}"
+            )
+        settings[name] = _unescape(parts[3]), number
+    return settings
 
 
-def _goes_on(line: str) -> bool:
+def _continues(line: str) -> bool:
     return (len(line) - len(line.rstrip("\\"))) % 2 == 1
 
 
-def _unescaped(text: str) -> str:
-    def plain(found: re.Match[str]) -> str:
-        return chr(int(found[1], 16)) if found[1] else _CONTROLS.get(found[2], found[2])
+def _unescape(text: str, escape: re.Pattern[str] = _ESCAPE) -> str:
+    def replace(match: re.Match[str]) -> str:
+        *codes, character = match.groups()
+        if any(codes):
+            return chr(int(codes[0], 16))
+        return _CONTROLS.get(character, character)
 
-    return _ESCAPE.sub(plain, text)
+    return escape.sub(replace, text)
 
 
 @cache
@@ -104,52 +143,54 @@ def known_names(*clients: str) -> frozenset[str]:
     return frozenset(name for name, *owners in lines if {*owners} & {*clients})
 
 
-def check_names(given: Iterable[str], known: Collection[str]) -> None:
+def check_names(names: Iterable[str], allowed: Collection[str]) -> None:
     """Refuse names that the client does not have: a misspelt setting does nothing.
 
     Raises:
         SettingError: A name is not known; the text has the closest known name.
     """
-    for name in given:
-        if name not in known:
-            hint = did_you_mean(str(name), known)
+    for name in names:
+        if name not in allowed:
+            hint = did_you_mean(str(name), allowed)
             raise SettingError(str(name), f"Kafka's client has no such setting{hint}")
 
 
-def translate(given: Mapping[str, Any]) -> dict[str, Any]:
+def translate(values: Mapping[str, Any]) -> dict[str, Any]:
     """Convert Java's settings to librdkafka's; other settings are not changed.
 
     Args:
-        given: Values by name, with Java's names or librdkafka's.
+        values: Values by name, with Java's names or librdkafka's.
 
     Raises:
         SettingError: A setting cannot be translated, or is given under two names.
     """
     translated: dict[str, Any] = {}
-    for name, value in given.items():
-        settings = _translated(name, value, given)
-        for twice in settings.keys() & translated.keys():
-            raise SettingError(twice, "it is given under two names: leave one out")
+    for name, value in values.items():
+        settings = _translate_setting(name, value, values)
+        for duplicate in settings.keys() & translated.keys():
+            raise SettingError(duplicate, "it is given under two names: leave one out")
         translated |= settings
     return translated
 
 
-def _translated(name: str, value: Any, given: Mapping[str, Any]) -> dict[str, Any]:
+def _translate_setting(
+    name: str, value: Any, values: Mapping[str, Any]
+) -> dict[str, Any]:
     if name not in _TRANSLATORS:
         return {ALIASES.get(name, name): value}
-    kind = given.get(re.sub(r"\.(?:location|password)$", ".type", name), "")
+    kind = values.get(re.sub(r"\.(?:location|password)$", ".type", name), "")
     return _TRANSLATORS[name](str(value), str(kind).upper())
 
 
 def _login(value: str, _: str) -> dict[str, str]:
-    found = login(value)
-    if found is None:
+    credentials = login(value)
+    if credentials is None:
         raise SettingError(
             "sasl.jaas.config",
             "only PlainLoginModule and ScramLoginModule with username and password can "
             "be translated; use sasl.username and sasl.password",
         )
-    return dict(zip(("sasl.username", "sasl.password"), found, strict=True))
+    return dict(zip(("sasl.username", "sasl.password"), credentials, strict=True))
 
 
 def _algorithm(value: str, _: str) -> dict[str, str]:

@@ -77,9 +77,11 @@ class Cluster:
         Raises:
             KafkaGuardError: No broker answered.
         """
-        named = MetadataRequest.MetadataRequestTopic
+        topic_class = MetadataRequest.MetadataRequestTopic
         request = MetadataRequest(
-            topics=None if topics is None else [named(name=name) for name in topics],
+            topics=None
+            if topics is None
+            else [topic_class(name=name) for name in topics],
             allow_auto_topic_creation=False,
         )
         lowest = _FIRST_THAT_MAKES_NO_TOPIC if request.topics else 0
@@ -120,24 +122,26 @@ class Cluster:
                     request, broker, deadline, (max_version, min_version), place
                 )
         except TimeoutError:
-            text = self._unanswered(max(0.0, deadline - started), broker)
+            text = self._describe_timeout(max(0.0, deadline - started), broker)
             self._drop(broker)
             raise self.make(ClientTimeoutError, text, **place) from None
 
-    def _unanswered(self, seconds: float, broker: int | None) -> str:
+    def _describe_timeout(self, seconds: float, broker: int | None) -> str:
         """Return what is known of brokers that did not answer within some seconds."""
         text = f"no answer within {seconds:.3g} s"
-        known = self._known(broker)
-        if known is not None:
-            return "{} from {}:{}".format(text, *known.address)
-        meant = set(self._opening) if broker is None else {self.addresses.get(broker)}
+        connection = self._find_open(broker)
+        if connection is not None:
+            return "{} from {}:{}".format(text, *connection.address)
+        addresses = (
+            set(self._opening) if broker is None else {self.addresses.get(broker)}
+        )
         for address, has_accepted in self._opening.items():
-            if address not in meant:
+            if address not in addresses:
                 continue
             text += "; " + connection_texts.unopened(
                 "{}:{}".format(*address), has_accepted=has_accepted
             )
-            if not has_accepted and self._is_given(address):
+            if not has_accepted and self._is_from_cluster(address):
                 text = connection_texts.given_by_the_cluster(text)
         return text
 
@@ -163,23 +167,23 @@ class Cluster:
         bounds: tuple[int | None, int],
         place: Any,
     ) -> Any:
-        most, least = bounds
+        highest, lowest = bounds
         losses, loss = 0, ConnectionLostError()
         while losses < _TRIES:
             connection = await self.connection(broker, deadline)
             is_new = connection.is_new
             try:
                 return await connection.ask(
-                    request, max_version=most, min_version=least
+                    request, max_version=highest, min_version=lowest
                 )
             except ConnectionLostError as error:
                 loss = error
                 losses += is_new  # an older connection may be closed for being idle
                 self._drop(broker)
-        version = connection.version(request, most, least)
-        raise self._lost(loss, connection.address, version, place)
+        version = connection.version(request, highest, lowest)
+        raise self._make_loss_error(loss, connection.address, version, place)
 
-    def _lost(
+    def _make_loss_error(
         self,
         loss: ConnectionLostError,
         address: tuple[str, int],
@@ -218,39 +222,46 @@ class Cluster:
             KafkaGuardError: The connection cannot be opened.
         """
         async with self._locks.setdefault(broker, asyncio.Lock()):
-            known = self._known(broker)
-            if known is None:
-                opening = self._any(deadline) if broker is None else self._to(broker)
-                known = await opening
-                self._connections[known.broker] = known
-            return known
+            existing = self._find_open(broker)
+            if existing is None:
+                opening = (
+                    self._connect_to_any(deadline)
+                    if broker is None
+                    else self._connect_to(broker)
+                )
+                existing = await opening
+                self._connections[existing.broker] = existing
+            return existing
 
-    def _known(self, broker: int | None) -> Connection | None:
+    def _find_open(self, broker: int | None) -> Connection | None:
         for each in [b for b, c in self._connections.items() if not c.is_open]:
             self._connections.pop(each).close()
-        found = self._connections.values()
+        connections = self._connections.values()
         return next(
-            (c for c in found if broker in (None, c.broker)),
+            (c for c in connections if broker in (None, c.broker)),
             None,
         )
 
-    async def _to(self, broker: int) -> Connection:
+    async def _connect_to(self, broker: int) -> Connection:
         if broker not in self.addresses:
-            known = ", ".join(map(str, sorted(self.addresses)))
-            text = f"the cluster has no broker {broker}; it has {known or 'none'}"
+            ids = ", ".join(map(str, sorted(self.addresses)))
+            text = f"the cluster has no broker {broker}; it has {ids or 'none'}"
             raise self.make(ClientMetadataError, text, api="Metadata", broker=broker)
         return await self._open(self.addresses[broker], broker)
 
-    async def _any(self, deadline: float) -> Connection:
+    async def _connect_to_any(self, deadline: float) -> Connection:
         """Connect to the first broker that can be reached, bootstrap servers last."""
-        known = {address: broker for broker, address in self.addresses.items()}
-        candidates = {**known, **{a: known.get(a) for a in self._settings.bootstrap}}
+        brokers = {address: broker for broker, address in self.addresses.items()}
+        candidates = {
+            **brokers,
+            **{a: brokers.get(a) for a in self._settings.bootstrap},
+        }
         failure: KafkaGuardError | None = None
-        for left, (address, broker) in zip(
+        for others_left, (address, broker) in zip(
             range(len(candidates) - 1, -1, -1), candidates.items(), strict=True
         ):
-            part = (deadline - asyncio.get_running_loop().time()) / (left + 1)
-            seconds = min(part, _CONNECT_S) if left else None
+            part = (deadline - asyncio.get_running_loop().time()) / (others_left + 1)
+            seconds = min(part, _CONNECT_S) if others_left else None
             try:
                 async with asyncio.timeout(seconds):
                     return await self._open(address, broker)
@@ -265,25 +276,25 @@ class Cluster:
     async def _open(self, address: tuple[str, int], broker: int | None) -> Connection:
         self._opening[address] = False
         try:
-            opened = await Connection.connect(
+            connection = await Connection.connect(
                 address, self._settings, self.make, broker
             )
             self._opening[address] = True
-            await opened.enter()
+            await connection.enter()
         except KafkaGuardError as error:
             self._opening.pop(address, None)
             if (
                 not isinstance(error, ClientNotConnectedError)
-                or not self._is_given(address)
+                or not self._is_from_cluster(address)
                 or error.summary is None
             ):
                 raise
             text = connection_texts.given_by_the_cluster(error.summary)
             raise self.make(ClientNotConnectedError, text, broker=broker) from error
         self._opening.pop(address, None)
-        return opened
+        return connection
 
-    def _is_given(self, address: tuple[str, int]) -> bool:
+    def _is_from_cluster(self, address: tuple[str, int]) -> bool:
         """Return whether an address comes from the cluster, and not from the user."""
         return address not in self._settings.bootstrap
 
@@ -301,8 +312,8 @@ class Cluster:
 
     def _drop(self, broker: int | None) -> None:
         """Close the connection to a broker; None: close all connections."""
-        meant = [broker] if broker is not None else list(self._connections)
-        for each in meant:
+        keys = [broker] if broker is not None else list(self._connections)
+        for each in keys:
             connection = self._connections.pop(each, None)
             if connection is not None:
                 connection.close()

@@ -25,7 +25,7 @@ from kafkaguard.errors import (
     IllegalSaslStateError,
     UnsupportedVersionError,
 )
-from kafkaguard.protocol._strangers import stranger
+from kafkaguard.protocol._other_protocols import name_protocol
 from kafkaguard_adapters.wire import connection_texts
 from kafkaguard_adapters.wire.sasl import Login
 
@@ -113,7 +113,7 @@ class Connection:
         place = f"{host}:{port}"
         context = _context(settings, make)
         try:
-            reader, transport = await _connected(host, port, context)
+            reader, transport = await _open_connection(host, port, context)
         except ssl.SSLError as error:
             text = connection_texts.tls_failed(place, error, settings.ca)
             raise make(ClientConfigurationError, text, broker=broker) from error
@@ -200,8 +200,10 @@ class Connection:
         offered = self.offered(request)
         if offered is None:
             return None
-        lowest, ours = request.valid_versions
-        highest = min(offered[1], ours, ours if max_version is None else max_version)
+        lowest, own_highest = request.valid_versions
+        highest = min(
+            offered[1], own_highest, own_highest if max_version is None else max_version
+        )
         return highest if highest >= max(lowest, offered[0], min_version) else None
 
     async def ask(
@@ -218,8 +220,8 @@ class Connection:
         if version is None:
             raise self._make(
                 UnsupportedVersionError,
-                f"the broker offers {_range(self.offered(request))}, and kafkaguard "
-                f"has up to {request.max_version}"
+                f"the broker offers {_describe_range(self.offered(request))}, and "
+                f"kafkaguard has up to {request.max_version}"
                 + ("" if max_version is None else f", capped at {max_version}")
                 + (f"; this needs {min_version} or higher" if min_version else "")
                 + "; nothing was sent",
@@ -251,7 +253,7 @@ class Connection:
                 first = await self._reader.readexactly(_SIZE_BYTES)
                 size = int.from_bytes(first, "big")
                 if not _NUMBER_BYTES <= size <= MAX_FRAME_BYTES:
-                    self._meet(first)
+                    self._set_protocol_fault(first)
                     return
                 self._deliver(await self._reader.readexactly(size))
         except ssl.SSLError as error:  # TLS 1.3 checks client certificates this late
@@ -268,9 +270,9 @@ class Connection:
             self._give_up()
             self._release()
 
-    def _meet(self, first: bytes) -> None:
+    def _set_protocol_fault(self, first: bytes) -> None:
         """Set the fault for an answer that is not in Kafka's protocol."""
-        protocol = stranger(first)
+        protocol = name_protocol(first)
         self._fault = f"it answers in {protocol or 'no protocol of Kafka'}"
         if protocol is not None:
             self._mistake = connection_texts.speaks_otherwise(self._place, protocol)
@@ -344,7 +346,7 @@ class Connection:
             raise self._make(answer.error_code, text, api=api, broker=self.broker)
 
 
-async def _connected(
+async def _open_connection(
     host: str, port: int, context: ssl.SSLContext | None
 ) -> tuple[asyncio.StreamReader, asyncio.WriteTransport]:
     """Connect without asyncio's StreamWriter.
@@ -371,9 +373,9 @@ def _context(settings: Settings, make: Make) -> ssl.SSLContext | None:
         return settings.tls() if settings.tls else None
     except OSError as error:  # a file is missing, or is not what it should be
         text = f"TLS cannot be set up: {error.strerror or error}"
-        named = f" ({error.filename})" if error.filename else ""
+        file_text = f" ({error.filename})" if error.filename else ""
         advice = "check the files of certificates and keys"
-        raise make(ClientConfigurationError, f"{text}{named}: {advice}") from error
+        raise make(ClientConfigurationError, f"{text}{file_text}: {advice}") from error
 
 
 def api_name(message: Any) -> str:
@@ -382,5 +384,5 @@ def api_name(message: Any) -> str:
     return name.removesuffix("Request").removesuffix("Response")
 
 
-def _range(offered: tuple[int, int] | None) -> str:
+def _describe_range(offered: tuple[int, int] | None) -> str:
     return "no such request" if offered is None else "versions {}..{}".format(*offered)

@@ -45,9 +45,9 @@ def tls_failed(place: str, error: ssl.SSLError, ca: str | None) -> str:
     """
     if isinstance(error, ssl.SSLCertVerificationError):
         advice = _ADVICE.get(error.verify_code, "check the certificate")
-        said = error.verify_message.rstrip(".")
-        known = advice.format(ca=ca or "the system's")
-        return f"the certificate of {place} is not accepted: {said}: {known}"
+        problem = error.verify_message.rstrip(".")
+        step = advice.format(ca=ca or "the system's")
+        return f"the certificate of {place} is not accepted: {problem}: {step}"
     reason = error.reason or str(error)
     if reason in _NO_TLS:
         return f"{place} does not speak TLS ({reason}): {_PROTOCOL}"
@@ -61,13 +61,13 @@ def tls_failed(place: str, error: ssl.SSLError, ca: str | None) -> str:
 
 def speaks_otherwise(place: str, protocol: str) -> str:
     """Return the text for a port that answers in another protocol than expected."""
-    what = (
+    reason = (
         ("the broker requires TLS there")
         if "TLS" in protocol
         else "it is not a Kafka broker"
     )
     return (
-        f"{place} answers in {protocol}, not in Kafka's protocol: {what}; {_PROTOCOL}"
+        f"{place} answers in {protocol}, not in Kafka's protocol: {reason}; {_PROTOCOL}"
     )
 
 
@@ -78,8 +78,8 @@ def closed_in_handshake(place: str) -> str:
 
 def closed_at_once(place: str, fault: str | None, *, has_tls: bool) -> str:
     """Return the text for a port that closes the connection without an answer."""
-    told = f" ({fault})" if fault else ""
-    text = f"{place} closed the connection instead of answering{told}: {_PROTOCOL}"
+    detail = f" ({fault})" if fault else ""
+    text = f"{place} closed the connection instead of answering{detail}: {_PROTOCOL}"
     if has_tls:
         text += "; it may require the client's certificate (mutual TLS) or SASL"
     return text
@@ -98,9 +98,9 @@ def requires_more(place: str, times: str, *, has_tls: bool) -> str:
         times: How often it did so.
         has_tls: Whether the client uses TLS. It does not use SASL.
     """
-    missing = "SASL" if has_tls else "SASL or TLS"
+    protocols = "SASL" if has_tls else "SASL or TLS"
     return (
-        f"{place} most likely requires {missing}, which this client does not use: "
+        f"{place} most likely requires {protocols}, which this client does not use: "
         f"{times} it closed the connection instead of answering. Check the security "
         "protocol"
     )

@@ -68,18 +68,20 @@ def loop() -> asyncio.AbstractEventLoop:
 
 
 def _start() -> asyncio.AbstractEventLoop:
-    new = asyncio.new_event_loop()
-    threading.Thread(target=new.run_forever, name="kafkaguard-io", daemon=True).start()
-    return new
+    event_loop = asyncio.new_event_loop()
+    threading.Thread(
+        target=event_loop.run_forever, name="kafkaguard-io", daemon=True
+    ).start()
+    return event_loop
 
 
-def _forked() -> None:
+def _replace_lock() -> None:
     """Replace the lock in a child: a thread that is not there may have held it."""
     global _lock  # noqa: PLW0603 - one for each process
     _lock = threading.Lock()
 
 
-os.register_at_fork(after_in_child=_forked)
+os.register_at_fork(after_in_child=_replace_lock)
 
 
 @atexit.register

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kafkaguard._common.addresses import read_address
+from kafkaguard._common.arguments import read_address
 from kafkaguard.errors import ClientConfigurationError
 
 if TYPE_CHECKING:
@@ -69,10 +69,10 @@ def _address(text: str, make: Make) -> tuple[str, int]:
     address = read_address(f"[{text}]" if is_bare_ipv6 else text)
     if address is None:
         # The text before an @ may be a password.
-        shown = text.rpartition("@")[2]
+        visible_text = text.rpartition("@")[2]
         raise unusable(
             make,
-            f"bootstrap server {shown!r}",
+            f"bootstrap server {visible_text!r}",
             "write it as host:port, with a port up to 65535",
         )
     return address
@@ -94,11 +94,11 @@ def check_protocol(value: str | None, make: Make) -> tuple[bool, bool]:
     return protocol.endswith("SSL"), protocol.startswith("SASL")
 
 
-def unusable(make: Make, what: str, advice: str) -> Any:
+def unusable(make: Make, setting: str, advice: str) -> Any:
     """Make the error for a setting that the guard's own connection cannot use."""
     return make(
         ClientConfigurationError,
-        f"{what} cannot be used for kafkaguard's own connection: {advice}",
+        f"{setting} cannot be used for kafkaguard's own connection: {advice}",
     )
 
 
