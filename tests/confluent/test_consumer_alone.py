@@ -15,6 +15,7 @@ from confluent_kafka.error import ConsumeError
 from kafkaguard import errors, load_policy
 from kafkaguard._consuming import events as ev
 from kafkaguard_adapters.asking.cluster_view import ClusterView
+from kafkaguard_adapters.building import Wish
 from kafkaguard_adapters.confluent.consumer import GuardedConsumer, prepare
 from kafkaguard_adapters.confluent.errors import errors as made
 
@@ -78,9 +79,9 @@ class World:
         self.events, self.client = [], Client()
         self.config = prepare({"group.id": "g", "enable.auto.commit": False})
         view = ClusterView(lambda: None, made.make)
-        self.consumer = GuardedConsumer(
-            self.client, view, self.config, load_policy("default"), self.events.append
-        )
+        policy = load_policy("default")
+        wish = Wish(policy, config=self.config, on_event=self.events.append)
+        self.consumer = GuardedConsumer(self.client, view, wish)
         self.consumer._driver.stop_probing()
 
     def beside(self, found, *reported):

@@ -31,10 +31,10 @@ class Answering(AnswersShell):
 def world(monkeypatch):
     """A driver with such a shell, on a log that has lost the position 5."""
 
-    async def range_of(*_):
+    async def ask_range(*_):
         return 9, 12
 
-    monkeypatch.setattr(questions, "range_of", range_of)
+    monkeypatch.setattr(questions, "ask_range", ask_range)
     made = World()
     made.driver._shell = made.shell = Answering()
     made.shell.driver = made.driver

@@ -120,7 +120,7 @@ def cluster(monkeypatch):
 
         return question
 
-    for name in ("facts_of", "range_of", "probe_of"):
+    for name in ("ask_facts", "ask_range", "ask_probe"):
         monkeypatch.setattr(questions, name, stub(name))
     return answers
 
@@ -143,7 +143,7 @@ def test_a_partition_is_held_told_shown_and_freed():
 
 def test_answers_are_taken_in_when_the_polling_thread_comes_by(cluster):
     """A question's answer changes nothing before that."""
-    cluster["facts_of"] = TopicFacts(tiered=True)
+    cluster["ask_facts"] = TopicFacts(tiered=True)
     world = World()
     world.driver.refused(A, ReadRefusal(9))
     world.answer()
@@ -155,7 +155,7 @@ def test_answers_are_taken_in_when_the_polling_thread_comes_by(cluster):
 
 def test_settings_that_cannot_be_had_leave_the_code_as_it_is(cluster):
     """If topic settings cannot be looked up, the error keeps its code."""
-    cluster["facts_of"] = errors.ClientTimeoutError("silent")
+    cluster["ask_facts"] = errors.ClientTimeoutError("silent")
     world = World()
     world.driver.refused(A, ReadRefusal(9))
     world.answer()
@@ -166,7 +166,7 @@ def test_settings_that_cannot_be_had_leave_the_code_as_it_is(cluster):
 @pytest.mark.parametrize("bug", [ValueError("a bug"), KeyError("t")])
 def test_a_bug_of_ours_leaves_the_reset_to_the_client(cluster, caplog, bug):
     """It is logged, and never raised by a poll."""
-    cluster["range_of"] = bug
+    cluster["ask_range"] = bug
     world = World()
     world.driver.refused(A, ReadRefusal(1, position=5))
     assert {A} == world.shell.held
@@ -200,7 +200,7 @@ def test_what_is_revoked_is_forgotten_at_the_next_tick():
 
 def test_a_client_that_shows_nothing_is_probed(cluster):
     """It is held until a probe succeeds."""
-    cluster["probe_of"] = ReadRefusal(5, position=1)
+    cluster["ask_probe"] = ReadRefusal(5, position=1)
     world = World()
     world.shell.at = {A: Reader(1, 9), B: Reader(9, 9)}
     world.driver.check_positions()
@@ -209,7 +209,7 @@ def test_a_client_that_shows_nothing_is_probed(cluster):
     world.answer()
     world.later(0.0)
     assert {A} == world.shell.held
-    cluster["probe_of"] = None
+    cluster["ask_probe"] = None
     world.later(0.2)
     world.answer()
     world.later(0.0)
@@ -218,7 +218,7 @@ def test_a_client_that_shows_nothing_is_probed(cluster):
 
 def test_where_the_cluster_cannot_be_asked_that_is_said_once(cluster, caplog):
     """Without settings no partition is held, and no poll fails."""
-    cluster["probe_of"] = errors.ClientConfigurationError("no settings")
+    cluster["ask_probe"] = errors.ClientConfigurationError("no settings")
     world = World()
     world.shell.at = {A: Reader(1, 9)}
     with caplog.at_level(logging.WARNING, "kafkaguard.consumer"):
@@ -235,10 +235,10 @@ def test_wrong_setting_is_raised_only_before_the_first_answer(monkeypatch, has_r
     """Later it is no setting that keeps the client out; it is asked once at a time."""
     wrong = errors.ClientConfigurationError("another security protocol")
 
-    async def wrong_setting(*_):
+    async def find_wrong_setting(*_):
         return wrong
 
-    monkeypatch.setattr(cluster_view, "wrong_setting", wrong_setting)
+    monkeypatch.setattr(cluster_view, "find_wrong_setting", find_wrong_setting)
     world = World()
     world.shell.at = {A: Reader(1, 9 if has_read else None)}
     world.driver.check_positions()
@@ -257,10 +257,10 @@ def test_wrong_setting_is_raised_only_before_the_first_answer(monkeypatch, has_r
 def test_outage_raises_nothing(monkeypatch):
     """Brokers that cannot be reached may come back."""
 
-    async def wrong_setting(*_):
+    async def find_wrong_setting(*_):
         return None
 
-    monkeypatch.setattr(cluster_view, "wrong_setting", wrong_setting)
+    monkeypatch.setattr(cluster_view, "find_wrong_setting", find_wrong_setting)
     world = World()
     world.driver.unconnected()
     world.answer()
@@ -305,7 +305,7 @@ def test_a_hook_that_raises_changes_nothing(caplog):
 )
 def test_a_question_that_was_cancelled_is_no_end(cluster, refusal, answer, asked):
     """Twice in a row the partition is tried again, and at last its question answered."""
-    cluster["range_of"] = cluster["facts_of"] = answer
+    cluster["ask_range"] = cluster["ask_facts"] = answer
     world = World(on_offset_reset="raise")
     world.driver.refused(A, refusal)
     for _ in range(2):
@@ -327,7 +327,7 @@ def test_a_question_that_was_cancelled_is_no_end(cluster, refusal, answer, asked
 
 def test_a_probe_that_was_cancelled_is_made_again(cluster, caplog):
     """It says nothing about the partition, and probing goes on."""
-    cluster["probe_of"] = ReadRefusal(5, position=1)
+    cluster["ask_probe"] = ReadRefusal(5, position=1)
     world = World()
     world.shell.at = {A: Reader(1, 9)}
     world.driver.check_positions()
@@ -350,10 +350,10 @@ def test_a_search_for_a_wrong_setting_that_was_cancelled_is_made_again(monkeypat
     """It tells nothing; the next report of the client asks again."""
     wrong = errors.ClientConfigurationError("another security protocol")
 
-    async def wrong_setting(*_):
+    async def find_wrong_setting(*_):
         return wrong
 
-    monkeypatch.setattr(cluster_view, "wrong_setting", wrong_setting)
+    monkeypatch.setattr(cluster_view, "find_wrong_setting", find_wrong_setting)
     world = World()
     world.driver.unconnected()
     ((coroutine, future),) = world.open
@@ -370,8 +370,8 @@ def test_a_search_for_a_wrong_setting_that_was_cancelled_is_made_again(monkeypat
 
 def test_an_answer_after_a_rebalance_is_about_nobody(cluster):
     """A probe of a partition that went away meanwhile holds and raises nothing."""
-    cluster["probe_of"] = make(29, topic="t")
-    cluster["probe_of"] = ReadRefusal(29, position=1)
+    cluster["ask_probe"] = make(29, topic="t")
+    cluster["ask_probe"] = ReadRefusal(29, position=1)
     world = World()
     world.shell.at = {A: Reader(1, 9)}
     world.driver.check_positions()
@@ -399,7 +399,7 @@ def test_what_waits_is_followed_through_two_rebalances():
 
 def test_a_partition_that_the_client_resets_is_forgotten_when_it_goes_away(cluster):
     """Nothing is due then, and it is not shown as one that cannot be read for ever."""
-    cluster["range_of"] = 9, 12
+    cluster["ask_range"] = 9, 12
     world = World()
     world.driver.refused(A, ReadRefusal(1, position=5))
     world.answer()
@@ -412,7 +412,7 @@ def test_a_partition_that_the_client_resets_is_forgotten_when_it_goes_away(clust
 
 def test_what_is_queued_is_due_at_once(cluster):
     """An answer, or an event of another thread, does not wait for the next step."""
-    cluster["range_of"] = 0, 9
+    cluster["ask_range"] = 0, 9
     world = World()
     assert world.driver.seconds_left() == float("inf")
     world.driver.refused(A, ReadRefusal(1, position=5))
@@ -427,7 +427,7 @@ def test_what_is_queued_is_due_at_once(cluster):
 
 def test_a_question_that_was_answered_is_let_go(cluster):
     """Nothing grows with the number of questions."""
-    cluster["facts_of"] = TopicFacts()
+    cluster["ask_facts"] = TopicFacts()
     world = World()
     for _ in range(3):
         world.driver.refused(A, ReadRefusal(9))

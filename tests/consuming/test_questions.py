@@ -34,8 +34,8 @@ class Brokers:
         self.leader, self.committed, self.refusal = 1, None, None
         self.starts = SimpleNamespace(offset=9, error=None)
         self.limits, self.probed = [], []
-        monkeypatch.setattr(questions, "leaders", self._leaders)
-        monkeypatch.setattr(questions, "_committed", self._committed)
+        monkeypatch.setattr(questions, "find_leaders", self._leaders)
+        monkeypatch.setattr(questions, "_find_committed", self._committed)
         monkeypatch.setattr(questions, "probe", self._probe)
         monkeypatch.setattr(questions, "OffsetLister", self._lister)
         self.view = SimpleNamespace(cluster=lambda: None, facts=self)
@@ -97,10 +97,10 @@ async def test_a_probe_reads_where_the_consumer_would(
 ):
     """At its position, else at the commit of its group, else where it begins."""
     brokers.committed = committed
-    assert await questions.probe_of(brokers.view, A, position, origin) is None
+    assert await questions.ask_probe(brokers.view, A, position, origin) is None
     assert brokers.probed == at
     brokers.refusal = DENIED
-    refusal = await questions.probe_of(brokers.view, A, position, origin)
+    refusal = await questions.ask_probe(brokers.view, A, position, origin)
     assert [refusal.position] * len(at) == at if at else refusal is None
 
 
@@ -109,27 +109,27 @@ async def test_a_probe_tells_the_first_thing_that_is_wrong(brokers):
     brokers.starts = SimpleNamespace(offset=None, error=DENIED)
     for is_earliest in (True, False):
         origin = Origin(is_earliest=is_earliest)
-        refusal = await questions.probe_of(brokers.view, A, None, origin)
+        refusal = await questions.ask_probe(brokers.view, A, None, origin)
         assert (refusal.code, refusal.api) == (29, LIST_OFFSETS)
     brokers.leader = make(5)
-    refusal = await questions.probe_of(brokers.view, A, 3, Origin())
+    refusal = await questions.ask_probe(brokers.view, A, 3, Origin())
     assert (refusal.code, refusal.api, refusal.position) == (5, FETCH, 3)
     assert brokers.probed == []
 
 
 async def test_the_range_of_a_log_is_its_start_and_end(brokers):
     """An error of one of them is raised."""
-    assert await questions.range_of(brokers.view, A) == (9, 12)
+    assert await questions.ask_range(brokers.view, A) == (9, 12)
     brokers.starts = SimpleNamespace(offset=None, error=DENIED)
     with pytest.raises(errors.TopicAuthorizationFailedError):
-        await questions.range_of(brokers.view, A)
+        await questions.ask_range(brokers.view, A)
 
 
 async def test_each_question_may_take_seconds(brokers):
     """A broker that is busy answers late, and that is no failure."""
-    await questions.range_of(brokers.view, A)
-    await questions.facts_of(brokers.view, "t")
-    await questions.probe_of(brokers.view, A, None, Origin(is_earliest=True))
+    await questions.ask_range(brokers.view, A)
+    await questions.ask_facts(brokers.view, "t")
+    await questions.ask_probe(brokers.view, A, None, Origin(is_earliest=True))
     assert len(brokers.limits) == 5
     assert all(4 < each <= 5 for each in brokers.limits)
 

@@ -10,6 +10,7 @@ from kafka.errors import KafkaTimeoutError
 from kafkaguard import errors, load_policy
 from kafkaguard._cluster.reports import make
 from kafkaguard_adapters.asking.cluster_view import ClusterView
+from kafkaguard_adapters.building import Wish
 from kafkaguard_adapters.kafka_python.consumer import PublicConsumer
 
 
@@ -44,7 +45,7 @@ class Client:
 def guarded(client):
     """Guard the client."""
     view = ClusterView(lambda: None, make)
-    return PublicConsumer(client, view, load_policy("default"), None)
+    return PublicConsumer(client, view, Wish(load_policy("default")))
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ class World:
             guarded_consumer, "time", SimpleNamespace(monotonic=lambda: self.now)
         )
         monkeypatch.setattr(
-            guarded_consumer.commit_loop.commit,
+            guarded_consumer.commits.commit,
             "__defaults__",
             (lambda: self.now, self.sleep),
         )

@@ -117,7 +117,7 @@ def test_an_answer_about_another_position_is_left_to_the_client(shell):
 
     def is_clients(place, offset, code=6):
         data = SimpleNamespace(error_code=code)
-        return shell._is_clients(
+        return shell._is_left_to_client(
             place, SimpleNamespace(fetched_offset=offset, partition_data=data)
         )
 

@@ -44,14 +44,16 @@ from kafkaguard_adapters.aiokafka.stand_in import StandIn
 from kafkaguard_adapters.aiokafka.view import view_of
 from kafkaguard_adapters.asking.tiered_offsets import TieredOffsets, offsets_of
 from kafkaguard_adapters.client_errors import recast
-from kafkaguard_adapters.consuming import commit_loop
-from kafkaguard_adapters.consuming.closing import refuse_calls
+from kafkaguard_adapters.consuming import commits
+from kafkaguard_adapters.consuming.base import (
+    ForkSafe,
+    guard_consumer,
+    own_lag,
+    refuse_calls,
+)
+from kafkaguard_adapters.consuming.commits import check_owned, spread_error
 from kafkaguard_adapters.consuming.driver import Driver
-from kafkaguard_adapters.consuming.forks import ForkSafe, again
-from kafkaguard_adapters.consuming.own_lag import own_lag
-from kafkaguard_adapters.consuming.ownership import check_owned
 from kafkaguard_adapters.consuming.questions import reset_of
-from kafkaguard_adapters.consuming.refused_commits import everywhere
 from kafkaguard_adapters.inside_names import warn_changed
 
 if TYPE_CHECKING:
@@ -60,11 +62,9 @@ if TYPE_CHECKING:
     from kafkaguard._cluster.lag import LagReport
     from kafkaguard._cluster.offsets import PartitionOffset
     from kafkaguard._cluster.reports import TopicPartition
-    from kafkaguard._retries.events import Event
     from kafkaguard_adapters.asking.cluster_calls import Isolation
     from kafkaguard_adapters.asking.cluster_view import ClusterView
     from kafkaguard_adapters.building import Wish
-    from kafkaguard_policies.retry_policy import RetryPolicy
 
 _MS = 1000
 
@@ -114,8 +114,7 @@ class GuardedConsumer(ForkSafe, StandIn):
     Args:
         consumer: The client's consumer.
         view: The cluster view for the guard's own calls.
-        policy: How long to wait.
-        on_event: The hook for events, or None.
+        wish: What ``guard()`` was told: policy, settings, hook.
     """
 
     client: Any
@@ -125,19 +124,18 @@ class GuardedConsumer(ForkSafe, StandIn):
         self,
         consumer: Any,
         view: ClusterView,
-        policy: RetryPolicy,
-        on_event: Callable[[Event], object] | None,
+        wish: Wish,
     ) -> None:
         super().__init__(consumer, view)
-        known = consumer_config_of(consumer)
-        self._isolation: Isolation = known["isolation_level"]
-        self._group = known["group_id"]
-        self._seconds = known["request_timeout_ms"] / _MS
+        config = consumer_config_of(consumer)
+        self._isolation: Isolation = config["isolation_level"]
+        self._group = config["group_id"]
+        self._seconds = config["request_timeout_ms"] / _MS
         self._tiered = TieredOffsets(view, self._isolation)
-        self._policy = policy
-        self._on_event = on_event
-        self._loop = known["loop"]
-        self._reset = known["auto_offset_reset"]
+        self._policy = wish.policy
+        self._on_event = wish.on_event
+        self._loop = config["loop"]
+        self._reset = config["auto_offset_reset"]
         self._is_started = False
         self._reads: _CheckedReads | Any = _CheckedReads(self)
         self._reading: Reading | None = None
@@ -145,7 +143,7 @@ class GuardedConsumer(ForkSafe, StandIn):
         self._driver: Driver | None = None
         self._committing: Committing | None = None
         if names.is_started(consumer):
-            self._listen()
+            self._connect_guard()
 
     # --- the life of a consumer -------------------------------------------------------
 
@@ -156,15 +154,15 @@ class GuardedConsumer(ForkSafe, StandIn):
             KafkaGuardError: The client raised an error. It also has the client's class.
         """
         if self.cluster_view.is_closed:
-            raise self._ended("start() did nothing")
+            raise self._make_closed_error("start() did nothing")
         self._check_loop()
         try:
             await super().start()
         except UnknownTopicOrPartitionError as error:
-            raise self._without_topics(error) from error.__cause__
-        self._listen()
+            raise self._name_topics(error) from error.__cause__
+        self._connect_guard()
 
-    def _without_topics(self, error: BaseException) -> KafkaGuardError:
+    def _name_topics(self, error: BaseException) -> KafkaGuardError:
         """Name the topics for whose metadata the client has waited in vain."""
         topics = sorted(self.client.subscription())
         return errors.translate(
@@ -175,12 +173,12 @@ class GuardedConsumer(ForkSafe, StandIn):
             topic=topics[0] if len(topics) == 1 else None,
         )
 
-    def _listen(self) -> None:
+    def _connect_guard(self) -> None:
         """Read the answers to the client from now on."""
         self._is_started = True
-        missing = names.missing(self.client)
-        if missing:
-            warn_changed("aiokafka", __version__, "0.14", missing)
+        missing_names = names.missing(self.client)
+        if missing_names:
+            warn_changed("aiokafka", __version__, "0.14", missing_names)
             return
         machine = ConsumerMachine(
             self._policy,
@@ -221,12 +219,12 @@ class GuardedConsumer(ForkSafe, StandIn):
         try:
             await super()._end()
         finally:
-            refuse_calls(self, self._ended)
+            refuse_calls(self, self._make_closed_error)
 
     def _check(self) -> None:
         """Refuse a call that would wait for ever or fail inside the client."""
         if self.is_ended:
-            raise self._ended("nothing can be read")
+            raise self._make_closed_error("nothing can be read")
         self._check_loop()
         if self._reading is not None and self._reading.death is not None:
             raise self._reading.death.with_traceback(None)
@@ -238,7 +236,7 @@ class GuardedConsumer(ForkSafe, StandIn):
                 verdict=NOT_STARTED,
             )
 
-    def _ended(self, consequence: str) -> KafkaGuardError:
+    def _make_closed_error(self, consequence: str) -> KafkaGuardError:
         return self._has_ended(consequence, ConsumerStoppedError)
 
     # --- polling ----------------------------------------------------------------------
@@ -256,8 +254,8 @@ class GuardedConsumer(ForkSafe, StandIn):
 
     def __getattr__(self, name: str) -> Any:
         """Delegate everything else to the client; check its coroutines first."""
-        found = super().__getattr__(name)
-        return self.checked(found) if name in _AWAITED else found
+        attribute = super().__getattr__(name)
+        return self.checked(attribute) if name in _AWAITED else attribute
 
     def checked(self, call: Callable[..., Awaitable[Any]]) -> Any:
         """Return a coroutine function of the client with checks and our errors."""
@@ -286,13 +284,13 @@ class GuardedConsumer(ForkSafe, StandIn):
         """
         self._check()
         committing = self._committing
-        wanted = offsets
+        targets = offsets
         if committing is not None and offsets is None:
-            wanted = committing.consumed()
-        if committing is None or not isinstance(wanted, dict) or not wanted:
-            return await self._passed_commit(offsets)
+            targets = committing.consumed()
+        if committing is None or not isinstance(targets, dict) or not targets:
+            return await self._commit_by_client(offsets)
         if committing.is_member():
-            places = [each for each in wanted if isinstance(each, ClientPartition)]
+            places = [each for each in targets if isinstance(each, ClientPartition)]
             hint = "or with another consumer of the group that subscribes to nothing"
             check_owned(
                 errors, places, committing.owned(), hint, theirs=IllegalStateError
@@ -300,35 +298,39 @@ class GuardedConsumer(ForkSafe, StandIn):
         clock, limit = get_running_loop().time, self._policy.deadline
         until = clock() + limit
         attempt = CommitRun(
-            self._policy, random.random, wanted, until, client=errors.client
+            self._policy, random.random, targets, until, client=errors.client
         )
 
         async def once(
             places: Collection[Any],
         ) -> Mapping[TopicPartition, KafkaGuardError]:
-            offsets = {own: at for own, at in wanted.items() if own in places}
+            offsets = {
+                partition: at
+                for partition, at in targets.items()
+                if partition in places
+            }
             try:
                 async with asyncio.timeout_at(until):
                     return await committing.once(offsets)
             except TimeoutError:
                 text = f"no answer within the policy's deadline, {limit:g} s"
-                return attempt.errors or everywhere(
+                return attempt.errors or spread_error(
                     errors, places, KafkaTimeoutError(text)
                 )
             except RequestTimedOutError:
                 text = f"no answer within request_timeout_ms, {self._seconds:g} s"
-                return everywhere(errors, places, RequestTimedOutError(text))
+                return spread_error(errors, places, RequestTimedOutError(text))
             except KafkaError as error:
-                return everywhere(errors, places, error)
+                return spread_error(errors, places, error)
 
-        await commit_loop.commit_awaited(attempt, once, committing.owned, clock)
+        await commits.commit_awaited(attempt, once, committing.owned, clock)
         if self._driver is not None:
             self._driver.note(attempt.event())
             self._driver.tell()
         raise_gravest(_as_client(each) for each in attempt.errors.values())
         return None
 
-    async def _passed_commit(self, offsets: Any) -> None:
+    async def _commit_by_client(self, offsets: Any) -> None:
         """Call the client's commit, which raises or has nothing to do."""
         with translated():
             await self.client.commit(offsets)
@@ -373,20 +375,25 @@ class GuardedConsumer(ForkSafe, StandIn):
 
     async def beginning_offsets(self, partitions: Collection[Any]) -> Any:
         """Return first offsets, as ``AIOKafkaConsumer.beginning_offsets`` does."""
-        self._check()
-        wanted = dict.fromkeys(partitions, EARLIEST)
-        report = await self._tiered.find(wanted, self._seconds)
-        if report is None:
-            return await self.client.beginning_offsets(partitions)
-        return offsets_of(report, partitions)
+        look_up = self.client.beginning_offsets
+        return await self._look_up(look_up, EARLIEST, partitions)
 
     async def end_offsets(self, partitions: Collection[Any]) -> Any:
         """Return end offsets, as ``AIOKafkaConsumer.end_offsets`` does."""
+        return await self._look_up(self.client.end_offsets, LATEST, partitions)
+
+    async def _look_up(
+        self,
+        look_up: Callable[..., Awaitable[Any]],
+        time: int,
+        partitions: Collection[Any],
+    ) -> Any:
+        """Look up offsets of tiered topics; leave others to the client's method."""
         self._check()
-        wanted = dict.fromkeys(partitions, LATEST)
-        report = await self._tiered.find(wanted, self._seconds)
+        times = dict.fromkeys(partitions, time)
+        report = await self._tiered.find(times, self._seconds)
         if report is None:
-            return await self.client.end_offsets(partitions)
+            return await look_up(partitions)
         return offsets_of(report, partitions)
 
     async def offsets_for_times(self, timestamps: Mapping[Any, float]) -> Any:
@@ -395,7 +402,7 @@ class GuardedConsumer(ForkSafe, StandIn):
         report = await self._tiered.find_times(timestamps, self._seconds)
         if report is None:
             return await self.client.offsets_for_times(timestamps)
-        return {each: _at(report.partitions[each]) for each in timestamps}
+        return {each: _as_client_offset(report.partitions[each]) for each in timestamps}
 
 
 def _as_client(error: KafkaGuardError) -> KafkaGuardError:
@@ -406,22 +413,13 @@ def _as_client(error: KafkaGuardError) -> KafkaGuardError:
     return error
 
 
-def _at(found: PartitionOffset) -> Any:
-    if found.offset is None or found.timestamp is None:
+def _as_client_offset(offset: PartitionOffset) -> Any:
+    if offset.offset is None or offset.timestamp is None:
         return None
-    return OffsetAndTimestamp(found.offset, round(found.timestamp * _MS))
+    return OffsetAndTimestamp(offset.offset, round(offset.timestamp * _MS))
 
 
 def wrap(consumer: Any, wish: Wish) -> GuardedConsumer:
     """Guard a consumer, as :func:`kafkaguard.guard` says."""
     complete_table()
-    guarded = GuardedConsumer.__new__(GuardedConsumer)
-
-    def begin(client: Any) -> None:
-        view = view_of(client, wish.config, wish.cache)
-        GuardedConsumer.__init__(guarded, client, view, wish.policy, wish.on_event)
-        guarded.watch_forks(errors.make, rebuild)
-
-    rebuild = again(begin, wish)
-    begin(consumer)
-    return guarded
+    return guard_consumer(GuardedConsumer, consumer, wish, view_of, errors.make)

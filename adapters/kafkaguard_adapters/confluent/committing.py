@@ -21,7 +21,7 @@ from kafkaguard._consuming.commits import (
     failed_event,
 )
 from kafkaguard_adapters.confluent.errors import errors
-from kafkaguard_adapters.consuming import commit_loop
+from kafkaguard_adapters.consuming import commits
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -65,21 +65,21 @@ class Committing:
         self._kind: Literal["auto", "async"] = "auto" if commits_itself else "async"
         self._is_under_way = False
 
-    def heard(self, error: Any, partitions: Sequence[TopicPartition]) -> None:
+    def record_result(self, error: Any, partitions: Sequence[TopicPartition]) -> None:
         """Record the result of a commit that nobody waits for."""
-        refused = {
-            as_partition(each): _refused(each.error or error, each)
+        commit_errors = {
+            as_partition(each): _translate(each.error or error, each)
             for each in partitions or ()
             if each.error is not None or error is not None
         }
         if not self._is_under_way:
             self._driver.note(
                 failed_event(
-                    self._policy, refused, kind=self._kind, client=errors.client
+                    self._policy, commit_errors, kind=self._kind, client=errors.client
                 )
             )
 
-    def and_wait(self, args: dict[str, Any]) -> list[TopicPartition]:
+    def commit_and_wait(self, args: dict[str, Any]) -> list[TopicPartition]:
         """Commit, and retry the partitions that are refused for now.
 
         Args:
@@ -91,44 +91,44 @@ class Committing:
         Raises:
             KafkaGuardError: The client raised an error instead of returning a list.
         """
-        known = _offsets(args)
+        results = _read_offsets(args)
         attempt = CommitRun(
             self._policy,
             random.random,
-            known or _place(args) or self._shell.assignment(),
+            results or _read_place(args) or self._shell.assignment(),
             time.monotonic() + self._deadline,
             client=errors.client,
         )
 
         def once(places: Collection[Place]) -> Mapping[Place, KafkaGuardError]:
-            offsets = [known[each] for each in places if each in known]
+            offsets = [results[each] for each in places if each in results]
             is_again = offsets and attempt.errors
-            given = {"offsets": offsets} if is_again else args
+            call_args = {"offsets": offsets} if is_again else args
             try:
-                found = self._consumer.commit(**given, asynchronous=False)
+                answer = self._consumer.commit(**call_args, asynchronous=False)
             except KafkaException as error:
                 if not places:
                     raise errors.translate(error, api=OFFSET_COMMIT) from error
-                refused = {each: _refused(error, each) for each in places}
-                return OneForAll(refused) if offsets else refused
-            known.update({as_partition(each): each for each in found})
+                commit_errors = {each: _translate(error, each) for each in places}
+                return OneForAll(commit_errors) if offsets else commit_errors
+            results.update({as_partition(each): each for each in answer})
             return {
-                as_partition(each): _refused(each.error, each)
-                for each in found
+                as_partition(each): _translate(each.error, each)
+                for each in answer
                 if each.error is not None
             }
 
         self._is_under_way = True
         try:
-            commit_loop.commit(attempt, once, self._owned)
+            commits.commit(attempt, once, self._owned)
         finally:
             self._is_under_way = False
         self._driver.note(attempt.event())
         self._driver.tell()
-        listed = {place for place, each in known.items() if each.error is not None}
-        if not attempt.errors.keys() <= listed:
+        reported = {place for place, each in results.items() if each.error is not None}
+        if not attempt.errors.keys() <= reported:
             raise_gravest(attempt.errors.values())
-        return list(known.values())
+        return list(results.values())
 
     def _owned(self) -> Collection[Place] | None:
         """Return the assigned partitions; None: the consumer only commits."""
@@ -137,17 +137,17 @@ class Committing:
 
 def places_of(args: Mapping[str, Any]) -> list[Place]:
     """Return the partitions that a commit names."""
-    return [*_offsets(args), *_place(args)]
+    return [*_read_offsets(args), *_read_place(args)]
 
 
-def _offsets(args: Mapping[str, Any]) -> dict[Place, TopicPartition]:
+def _read_offsets(args: Mapping[str, Any]) -> dict[Place, TopicPartition]:
     """Return the offsets in a commit's arguments; the client checks what they are."""
-    given = args.get("offsets")
-    offsets = given if isinstance(given, list) else ()
+    value = args.get("offsets")
+    offsets = value if isinstance(value, list) else ()
     return {as_partition(e): e for e in offsets if isinstance(e, TopicPartition)}
 
 
-def _place(args: Mapping[str, Any]) -> list[Place]:
+def _read_place(args: Mapping[str, Any]) -> list[Place]:
     """Return the partition of the message that a commit is about, if there is one."""
     message = args.get("message")
     if not isinstance(message, Message) or message.topic() is None:
@@ -155,7 +155,7 @@ def _place(args: Mapping[str, Any]) -> list[Place]:
     return [as_partition((message.topic(), message.partition()))]
 
 
-def _refused(error: Any, place: Any) -> KafkaGuardError:
+def _translate(error: Any, place: Any) -> KafkaGuardError:
     return errors.translate(
         error, api=OFFSET_COMMIT, topic=place.topic, partition=place.partition
     )

@@ -42,11 +42,13 @@ from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.confluent.listening import ResetLog, prepare
 from kafkaguard_adapters.confluent.reading import ConfluentConsumerShell
 from kafkaguard_adapters.confluent.view import view_of
-from kafkaguard_adapters.consuming.blocking import BlockingConsumer
-from kafkaguard_adapters.consuming.closing import refuse_calls
+from kafkaguard_adapters.consuming.base import (
+    BlockingConsumer,
+    guard_consumer,
+    refuse_calls,
+)
+from kafkaguard_adapters.consuming.commits import check_owned
 from kafkaguard_adapters.consuming.driver import Driver
-from kafkaguard_adapters.consuming.forks import again
-from kafkaguard_adapters.consuming.ownership import check_owned
 from kafkaguard_adapters.consuming.questions import Origin, reset_of
 from kafkaguard_adapters.wire.io_thread import loop, run, start
 
@@ -57,10 +59,8 @@ if TYPE_CHECKING:
 
     from kafkaguard._cluster.offsets import OffsetsReport
     from kafkaguard._cluster.reports import TopicPartition as Place
-    from kafkaguard._retries.events import Event
     from kafkaguard_adapters.asking.cluster_view import ClusterView
     from kafkaguard_adapters.building import Wish
-    from kafkaguard_policies.retry_policy import RetryPolicy
 
 __all__ = ["GuardedConsumer", "prepare", "wrap"]
 
@@ -95,9 +95,9 @@ _ONLY_OPEN: Final = (
 #: Most seconds that a ``poll`` blocks in the client before the guard does what is due.
 _SLICE_S: Final = 0.2
 #: Seconds between two checks of the readers' positions.
-_CHECK_S: Final = 0.5
+_CHECK_EVERY_S: Final = 0.5
 #: Seconds between two checks of what is due while each poll returns a record.
-_QUICK_S: Final = 0.1
+_SPEED_UP_S: Final = 0.1
 
 
 class GuardedConsumer(BlockingConsumer):
@@ -110,9 +110,7 @@ class GuardedConsumer(BlockingConsumer):
     Args:
         consumer: The client's consumer.
         view: The cluster view for the guard's own calls.
-        config: The consumer's settings; None if unknown.
-        policy: How long to wait.
-        on_event: The hook for events, or None.
+        wish: What ``guard()`` was told: policy, settings, hook.
     """
 
     client: Consumer
@@ -121,17 +119,16 @@ class GuardedConsumer(BlockingConsumer):
         self,
         consumer: Consumer,
         view: ClusterView,
-        config: Mapping[str, Any] | None,
-        policy: RetryPolicy,
-        on_event: Callable[[Event], object] | None,
+        wish: Wish,
     ) -> None:
         super().__init__(consumer, view)
-        known = config or {}
-        self._group = known.get("group.id")
-        self._instance = known.get("group.instance.id")
-        self._isolation = known.get("isolation.level", _ISOLATION)
+        config, policy = wish.config, wish.policy
+        settings = config or {}
+        self._group = settings.get("group.id")
+        self._instance = settings.get("group.instance.id")
+        self._isolation = settings.get("isolation.level", _ISOLATION)
         self._tiered = TieredOffsets(view, self._isolation)
-        setting = "" if config is None else known.get("auto.offset.reset", "latest")
+        setting = "" if config is None else settings.get("auto.offset.reset", "latest")
         reset = reset_of(setting)
         self._machine = ConsumerMachine(
             policy,
@@ -148,7 +145,7 @@ class GuardedConsumer(BlockingConsumer):
             self._shell,
             view,
             launch=start,
-            hook=on_event,
+            hook=wish.on_event,
             origin=Origin(self._group, is_earliest=is_earliest),
         )
         self._committing = Committing(
@@ -157,9 +154,9 @@ class GuardedConsumer(BlockingConsumer):
             self._driver,
             policy,
             deadline=policy.deadline,
-            commits_itself=_is_true(known.get("enable.auto.commit", True)),
+            commits_itself=_is_true(settings.get("enable.auto.commit", True)),
         )
-        self._hear(known)
+        self._hear(settings)
         self._checked_at = 0.0
         self._is_reassigned = False
         #: Whether the group assigns the partitions; a client that is given may have
@@ -172,7 +169,7 @@ class GuardedConsumer(BlockingConsumer):
                 "that cannot be read, because a consumer of confluent-kafka does not "
                 "report it and the guard cannot connect to the cluster itself"
             )
-        if not isinstance(known.get(LOGGER), ResetLog):
+        if not isinstance(settings.get(LOGGER), ResetLog):
             _log.warning(
                 "guard(): the guard cannot read the callbacks and the log of a "
                 "Consumer "
@@ -206,19 +203,19 @@ class GuardedConsumer(BlockingConsumer):
         self.poll, self.consume = self._quick  # type: ignore[method-assign]  # for speed: less work per record
         beat = loop()
         slow_down = partial(_slow_down, weakref.ref(self))
-        beat.call_soon_threadsafe(beat.call_later, _QUICK_S, slow_down)
+        beat.call_soon_threadsafe(beat.call_later, _SPEED_UP_S, slow_down)
 
     def _quick_poll(self) -> Callable[..., Any]:
         """Return ``poll`` for while each of them returns a record."""
         client_poll, poll_slowly = self.client.poll, self._poll_slowly
-        raised = self._raised
+        translate = self._translate_raised
 
         def poll(timeout: float | None = _FOR_EVER) -> Message | None:
             """Poll, as :meth:`GuardedConsumer.poll` does."""
             try:
                 message = client_poll(_AT_ONCE)
             except _RAISED as error:
-                raise raised(error) from error
+                raise translate(error) from error
             if message is not None and message.error() is None:
                 return message
             return poll_slowly(timeout, message)
@@ -229,23 +226,31 @@ class GuardedConsumer(BlockingConsumer):
     def _quick_consume(self) -> Callable[..., Any]:
         """Return ``consume`` for while each of them returns records."""
         client_consume, consume_slowly = self.client.consume, self._consume_slowly
-        waiting, in_client = self.cluster_view.read_errors, self._in_client
-        raised, failures, error_of = self._raised, self._shell.failures, Message.error
+        read_errors, in_client = self.cluster_view.read_errors, self._in_client
+        translate, failures, error_of = (
+            self._translate_raised,
+            self._shell.failures,
+            Message.error,
+        )
 
         def consume(
             num_messages: int = 1, timeout: float | None = _FOR_EVER
         ) -> list[Message]:
             """Consume, as :meth:`GuardedConsumer.consume` does."""
-            if failures or waiting or timeout is None or timeout < 0:
+            if failures or read_errors or timeout is None or timeout < 0:
                 return consume_slowly(num_messages, timeout)
             try:
                 with in_client:
-                    found: list[Message] = client_consume(num_messages, timeout)
+                    messages: list[Message] = client_consume(num_messages, timeout)
             except _RAISED as error:
-                raise raised(error) from error
-            if not found:
+                raise translate(error) from error
+            if not messages:
                 return consume_slowly(num_messages, _AT_ONCE)
-            return self._checked(found) if any(map(error_of, found)) else found
+            return (
+                self._raise_or_return(messages)
+                if any(map(error_of, messages))
+                else messages
+            )
 
         consume.__qualname__ = consume.__name__  # which a TypeError shows
         return consume
@@ -275,32 +280,36 @@ class GuardedConsumer(BlockingConsumer):
         Raises:
             KafkaGuardError: As for ``poll``.
         """
-        found = self._consume_slowly(num_messages, timeout)
-        if found and not (self._shell.failures or self._shell.ended):
+        messages = self._consume_slowly(num_messages, timeout)
+        if messages and not (self._shell.failures or self._shell.ended):
             self._speed_up()
-        return found
+        return messages
 
     def _consume_slowly(
         self, num_messages: int, timeout: float | None
     ) -> list[Message]:
         """Do what is due, and then wait in one call of the client if all is well."""
         until = _end_of(timeout)
-        waiting = self.cluster_view.read_errors
+        read_errors = self.cluster_view.read_errors
         call = partial(self.client.consume, num_messages)
-        found: list[Message] = []
-        while not found:
-            is_short = waiting or until == math.inf
-            found = self._wait(call, until, _SLICE_S if is_short else math.inf)
+        messages: list[Message] = []
+        while not messages:
+            is_short = read_errors or until == math.inf
+            messages = self._wait(call, until, _SLICE_S if is_short else math.inf)
             if time.monotonic() >= until or not num_messages:
                 break
-        return self._checked(found) if any(map(Message.error, found)) else found
+        return (
+            self._raise_or_return(messages)
+            if any(map(Message.error, messages))
+            else messages
+        )
 
-    def _checked(self, found: list[Message]) -> list[Message]:
+    def _raise_or_return(self, messages: list[Message]) -> list[Message]:
         """Record errors among messages; raise if the list has only such errors."""
-        raised = [each for each in found if self._note_error(each)]
-        if len(raised) == len(found):
+        errors_to_raise = [each for each in messages if self._note_error(each)]
+        if len(errors_to_raise) == len(messages):
             self._raise_failure()
-        return found
+        return messages
 
     def _wait(self, call: Callable[[float], Any], until: float, longest: float) -> Any:
         """Do what is due, raise what is queued, and then call the client once.
@@ -310,14 +319,16 @@ class GuardedConsumer(BlockingConsumer):
         """
         self._do_due()
         self._raise_failure()
-        left = min(until - time.monotonic(), self._driver.seconds_left(), longest)
+        seconds_left = min(
+            until - time.monotonic(), self._driver.seconds_left(), longest
+        )
         try:
             with self._in_client:
-                return call(max(_AT_ONCE, left))
+                return call(max(_AT_ONCE, seconds_left))
         except _RAISED as error:
-            raise self._raised(error) from error
+            raise self._translate_raised(error) from error
 
-    def _raised(self, error: BaseException) -> KafkaGuardError:
+    def _translate_raised(self, error: BaseException) -> KafkaGuardError:
         """Translate an error that the client has raised.
 
         A DeserializingConsumer raises errors that a Consumer returns in a message. If
@@ -331,13 +342,13 @@ class GuardedConsumer(BlockingConsumer):
                 raise error
             error = error.__cause__
         if isinstance(error, (KeyDeserializationError, ValueDeserializationError)):
-            return _undecoded(error)
+            return _translate_undecoded(error)
         message = getattr(error, "kafka_message", None)
         if message is not None and self._note_error(message):
             if self._shell.ended is not None:
                 return self._shell.ended
             self._shell.failures.pop()  # it is raised at once
-        return _ours(error)
+        return _translate(error)
 
     def _note_error(self, message: Message) -> bool:
         """Record an error that the client has returned in place of a record.
@@ -353,33 +364,37 @@ class GuardedConsumer(BlockingConsumer):
         if topic is None and error.str().startswith(_GAVE_UP):
             self._driver.starts_unknown(errors.translate(error, api=OFFSET_FETCH))
         else:
-            place, where = None, {}
+            place, context = None, {}
             if topic is not None and partition is not None and partition >= 0:
                 place = as_partition((topic, partition))
-                where = {"partition": partition}
+                context = {"partition": partition}
             if topic is not None:
-                where |= {"api": FETCH, "topic": topic}
-            self._driver.error_returned(place, self._known(error, **where))
+                context |= {"api": FETCH, "topic": topic}
+            self._driver.error_returned(
+                place, self._translate_client_error(error, **context)
+            )
         self._driver.tell()
         return len(shell.failures) > queued or shell.ended is not None
 
-    def _known(self, error: KafkaError, **known: Any) -> KafkaGuardError:
+    def _translate_client_error(
+        self, error: KafkaError, **context: Any
+    ) -> KafkaGuardError:
         """Translate an error; librdkafka hides that a static member was fenced."""
         if _FENCED_TEXT in error.str():
             return errors.fenced("group.instance.id", self._instance)
-        return errors.translate(error, **known)
+        return errors.translate(error, **context)
 
     def _do_due(self) -> None:
         """Do what is due; every ``_CHECK_S`` seconds, check the readers' positions."""
         if self.cluster_view.is_closed:
-            raise _ours(RuntimeError(_CLOSED))
+            raise _translate(RuntimeError(_CLOSED))
         driver = self._driver
         if self._is_reassigned:
             self._is_reassigned = False
             driver.reassigned()
         driver.tick()
         now = time.monotonic()
-        if now - self._checked_at >= _CHECK_S:
+        if now - self._checked_at >= _CHECK_EVERY_S:
             self._checked_at = now
             driver.check_positions()
 
@@ -399,7 +414,7 @@ class GuardedConsumer(BlockingConsumer):
         """Connect the guard's callbacks, if the consumer was built with them."""
         hears: dict[str, Callable[..., Any]] = {
             "error_cb": self._hear_error,
-            "on_commit": self._committing.heard,
+            "on_commit": self._committing.record_result,
             LOGGER: self._hear_reset,
         }
         for name, hear in hears.items():
@@ -411,14 +426,16 @@ class GuardedConsumer(BlockingConsumer):
         """Record an error that concerns no record; called while the user polls."""
         if error.code() == _ALL_DOWN:
             self._driver.unconnected()
-        known = self._known(error, context={"phase": "background"})
-        self._driver.error_returned(None, known)
+        guard_error = self._translate_client_error(
+            error, context={"phase": "background"}
+        )
+        self._driver.error_returned(None, guard_error)
         if self._shell.failures or self._shell.ended:  # the next poll raises it
             _slow_down(weakref.ref(self))
 
-    def _hear_reset(self, place: Place, asked: int) -> None:
+    def _hear_reset(self, place: Place, offset: int) -> None:
         """Record that librdkafka resets a position; called while the user polls."""
-        position = self._shell.was_reset(place, asked)
+        position = self._shell.was_reset(place, offset)
         if position is not None:
             self._driver.refused(place, ReadRefusal(OUT_OF_RANGE, position=position))
             self._shell.go_back(place)
@@ -431,11 +448,13 @@ class GuardedConsumer(BlockingConsumer):
         Listeners get the guarded consumer, not the client's.
         """
         on_assign, *others = args or [listeners.pop("on_assign", None)]
-        given = _do_nothing if on_assign is None else on_assign, *others
-        chained = {name: self._chained(each) for name, each in listeners.items()}
+        positional = _do_nothing if on_assign is None else on_assign, *others
+        chained_listeners = {
+            name: self._chained(each) for name, each in listeners.items()
+        }
         with _translated():
             result = self.client.subscribe(
-                topics, *map(self._chained, given), **chained
+                topics, *map(self._chained, positional), **chained_listeners
             )
         self._is_member = True
         return result
@@ -460,22 +479,25 @@ class GuardedConsumer(BlockingConsumer):
 
     def assign(self, partitions: Sequence[TopicPartition]) -> None:
         """Assign, as ``Consumer.assign`` does."""
-        with _translated():
-            self.client.assign(partitions)
+        self._reassign(self.client.assign, partitions)
         self._shell.begins(partitions)
-        self._is_reassigned = True
 
     def incremental_assign(self, partitions: Sequence[TopicPartition]) -> None:
         """Add partitions, as ``Consumer.incremental_assign`` does."""
-        with _translated():
-            self.client.incremental_assign(partitions)
+        self._reassign(self.client.incremental_assign, partitions)
         self._shell.begins(partitions)
-        self._is_reassigned = True
 
     def incremental_unassign(self, partitions: Sequence[TopicPartition]) -> None:
         """Remove partitions, as ``Consumer.incremental_unassign`` does."""
+        self._reassign(self.client.incremental_unassign, partitions)
+
+    def _reassign(
+        self,
+        change: Callable[[list[TopicPartition]], object],
+        partitions: Sequence[TopicPartition],
+    ) -> None:
         with _translated():
-            self.client.incremental_unassign(partitions)
+            change(partitions)  # type: ignore[arg-type]  # the client refuses others
         self._is_reassigned = True
 
     def pause(self, partitions: Sequence[TopicPartition]) -> None:
@@ -498,7 +520,7 @@ class GuardedConsumer(BlockingConsumer):
             self.client.seek(partition)
         except KafkaException as error:
             place = as_partition(partition)._asdict()
-            raise _ours(error, **place) from error
+            raise _translate(error, **place) from error
         self._shell.begins([partition])
         self._driver.moved(as_partition(partition), partition.offset)
 
@@ -535,16 +557,16 @@ class GuardedConsumer(BlockingConsumer):
                 is the most severe error, with the others as notes.
         """
         self._raise_end()  # the client would only say that it had a fatal error
-        given = {"message": message, "offsets": offsets}
-        args = {name: value for name, value in given.items() if value is not None}
+        arguments = {"message": message, "offsets": offsets}
+        args = {name: value for name, value in arguments.items() if value is not None}
         if args and self._is_member and not allow_unassigned:
             check_owned(errors, places_of(args), self._shell.assignment())
         if asynchronous:
             try:
                 return self.client.commit(**args, asynchronous=True)
             except KafkaException as error:
-                raise _ours(error, api=OFFSET_COMMIT) from error
-        return self._committing.and_wait(args)
+                raise _translate(error, api=OFFSET_COMMIT) from error
+        return self._committing.commit_and_wait(args)
 
     # --- offsets ----------------------------------------------------------------------
 
@@ -574,11 +596,11 @@ class GuardedConsumer(BlockingConsumer):
         if report is None:
             with _translated():
                 return self.client.offsets_for_times(partitions, timeout)
-        return [_at(each, report) for each in partitions]
+        return [_as_client_offset(each, report) for each in partitions]
 
-    def _find(self, wanted: Mapping[Any, int], timeout: float) -> OffsetsReport | None:
+    def _find(self, times: Mapping[Any, int], timeout: float) -> OffsetsReport | None:
         seconds = TIMEOUT_S if timeout < 0 else timeout
-        return run(self._tiered.find(wanted, seconds))
+        return run(self._tiered.find(times, seconds))
 
     # --- the end ----------------------------------------------------------------------
 
@@ -623,13 +645,13 @@ def _is_true(value: Any) -> bool:
     return str(value).lower() in ("true", "1")
 
 
-def _ours(error: BaseException, **place: Any) -> KafkaGuardError:
+def _translate(error: BaseException, **place: Any) -> KafkaGuardError:
     if isinstance(error, KafkaGuardError):
         return error
     return errors.translate(error, **place)
 
 
-def _undecoded(error: Any) -> KafkaGuardError:
+def _translate_undecoded(error: Any) -> KafkaGuardError:
     """Translate the error of a deserializer, after which the client reads on."""
     message = error.kafka_message
     return errors.undecoded(
@@ -650,28 +672,17 @@ def _translated() -> Iterator[None]:
     try:
         yield
     except KafkaException as error:
-        raise _ours(error) from error
+        raise _translate(error) from error
 
 
-def _at(wanted: Any, report: OffsetsReport) -> Any:
-    place = as_partition(wanted)
-    found = report.partitions[place]
-    if found.offset is None:
+def _as_client_offset(partition: Any, report: OffsetsReport) -> Any:
+    place = as_partition(partition)
+    offset = report.partitions[place]
+    if offset.offset is None:
         return TopicPartition(*place, OFFSET_END)
-    return TopicPartition(*place, found.offset, leader_epoch=found.leader_epoch)
+    return TopicPartition(*place, offset.offset, leader_epoch=offset.leader_epoch)
 
 
 def wrap(consumer: Consumer, wish: Wish) -> GuardedConsumer:
     """Guard a consumer, as :func:`kafkaguard.guard` says."""
-    guarded = GuardedConsumer.__new__(GuardedConsumer)
-
-    def begin(client: Consumer) -> None:
-        view = view_of(client, wish.config, wish.cache)
-        GuardedConsumer.__init__(
-            guarded, client, view, wish.config, wish.policy, wish.on_event
-        )
-        guarded.watch_forks(errors.make, rebuild)
-
-    rebuild = again(begin, wish)
-    begin(consumer)
-    return guarded
+    return guard_consumer(GuardedConsumer, consumer, wish, view_of, errors.make)

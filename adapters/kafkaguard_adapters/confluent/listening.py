@@ -33,7 +33,7 @@ class ResetLog(ClientLog):
     """librdkafka's logger: finds resets, and passes each line on as usual.
 
     Args:
-        own: The user's logger; None: the lines go to stderr, as librdkafka's do.
+        logger: The user's logger; None: the lines go to stderr, as librdkafka's do.
 
     Attributes:
         log: What the client calls with each line; another one for each line.
@@ -41,16 +41,16 @@ class ResetLog(ClientLog):
 
     __slots__ = ("log",)
 
-    def __init__(self, own: logging.Logger | None) -> None:
-        super().__init__(own)
+    def __init__(self, logger: logging.Logger | None) -> None:
+        super().__init__(logger)
         self.hear: Callable[[TopicPartition, int], object] | None = None
         self.listen()
 
     def listen(self) -> None:
         """Get ready for the next line."""
-        self.log = lru_cache(maxsize=None)(self._heard)
+        self.log = lru_cache(maxsize=None)(self._handle)
 
-    def _heard(
+    def _handle(
         self, level: int, text: str, facility: str, name: str, line: str
     ) -> None:
         self.listen()
@@ -59,11 +59,11 @@ class ResetLog(ClientLog):
 
     def read(self, facility: str, line: str) -> None:
         """Read a line; an exception in here would end the poll."""
-        found = _RESET.search(line) if facility == _OFFSETS else None
-        if found is not None and self.hear is not None:
-            place = TopicPartition(found["topic"], int(found["partition"]))
+        match = _RESET.search(line) if facility == _OFFSETS else None
+        if match is not None and self.hear is not None:
+            place = TopicPartition(match["topic"], int(match["partition"]))
             try:
-                self.hear(place, int(found["at"]))
+                self.hear(place, int(match["at"]))
             except Exception:  # noqa: BLE001 - see above
                 _log.exception(
                     "the guard failed (a bug in kafkaguard); the client "
@@ -77,10 +77,10 @@ def prepare(config: Mapping[str, Any]) -> dict[str, Any]:
     A ``log_level`` with which librdkafka would not log a reset is raised; the user's
     logger gets no more lines for that.
     """
-    chained = {name: Chained(config.get(name)) for name in CALLBACKS}
+    callbacks = {name: Chained(config.get(name)) for name in CALLBACKS}
     log = ResetLog(config.get(LOGGER))
-    prepared = {**config, **chained, LOGGER: log}
+    settings = {**config, **callbacks, LOGGER: log}
     level = str(config.get(LEVEL))
     if level.isdecimal() and int(level) < _WARNING:
-        prepared[LEVEL], log.most = _WARNING, int(level)
-    return prepared
+        settings[LEVEL], log.most = _WARNING, int(level)
+    return settings

@@ -74,26 +74,26 @@ class ConfluentConsumerShell:
 
         librdkafka's fetch position is ahead of it; a pause drops the records between.
         """
-        (found,) = self._consumer.position([ClientPartition(*place)])
-        return self._starts.get(place) if found.offset < 0 else found.offset
+        (answer,) = self._consumer.position([ClientPartition(*place)])
+        return self._starts.get(place) if answer.offset < 0 else answer.offset
 
-    def _start(self, place: TopicPartition, asked: int) -> int | None:
+    def _start(self, place: TopicPartition, requested: int) -> int | None:
         """Return where reading began in a partition that has returned no record yet.
 
         Returns:
             None: at the end of the log, wherever that was at the time.
         """
         try:
-            (found,) = self._consumer.committed(
+            (answer,) = self._consumer.committed(
                 [ClientPartition(*place)], timeout=_COMMITTED_S
             )
         except KafkaException:
-            return asked if self._is_earliest else None
-        if found.offset >= 0:
-            return min(int(found.offset), asked)
+            return requested if self._is_earliest else None
+        if answer.offset >= 0:
+            return min(int(answer.offset), requested)
         return OFFSET_BEGINNING if self._is_earliest else None
 
-    def was_reset(self, place: TopicPartition, asked: int) -> int | None:
+    def was_reset(self, place: TopicPartition, requested: int) -> int | None:
         """Record that librdkafka resets its fetch position.
 
         Returns:
@@ -105,11 +105,11 @@ class ConfluentConsumerShell:
             self._resettable.discard(place)
             return None
         position = self._position(place)
-        start = self._start(place, asked) if position is None else position
+        start = self._start(place, requested) if position is None else position
         if start is None:
             return None
         self._starts[place] = start
-        before = asked if position is None or position < 0 else position
+        before = requested if position is None or position < 0 else position
         self._reset[place] = before
         return before
 
@@ -149,7 +149,7 @@ class ConfluentConsumerShell:
 
     def readers(self) -> Mapping[TopicPartition, Reader]:
         """Return the known positions, without a request to a broker."""
-        found = {}
+        readers = {}
         assigned = self._consumer.assignment()
         for each, at in zip(assigned, self._consumer.position(assigned), strict=True):
             place = as_partition(each)
@@ -157,8 +157,8 @@ class ConfluentConsumerShell:
             end = ends[1] if ends is not None and ends[1] >= 0 else None
             position = at.offset if at.offset >= 0 else None
             needs_commit = self._next(each, at) == OFFSET_STORED
-            found[place] = Reader(position, end, needs_commit=needs_commit)
-        return found
+            readers[place] = Reader(position, end, needs_commit=needs_commit)
+        return readers
 
     def _next(self, assigned: ClientPartition, at: ClientPartition) -> int:
         """Return the offset at which an assigned partition is read on."""

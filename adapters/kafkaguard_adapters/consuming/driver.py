@@ -124,7 +124,7 @@ class Driver:
         if self._probes_stopped or self._was_answered or self._is_explaining:
             return
         self._is_explaining = True
-        self._begin(self._view.wrong_setting(), self._wrong_setting_turn)
+        self._begin(self._view.find_wrong_setting(), self._wrong_setting_turn)
 
     def fenced(self, error: KafkaGuardError) -> None:
         """Report that another member has taken this one's place in the group."""
@@ -215,13 +215,13 @@ class Driver:
         turn: Turn
         match question:
             case c.AskFacts(topic):
-                asking: Coroutine[Any, Any, object] = questions.facts_of(view, topic)
+                asking: Coroutine[Any, Any, object] = questions.ask_facts(view, topic)
                 turn = partial(_facts_turn, machine, topic)
             case c.AskRange(place):
-                asking = questions.range_of(view, place)
+                asking = questions.ask_range(view, place)
                 turn = partial(_range_turn, machine, place)
             case c.Probe(place, position):
-                asking = questions.probe_of(view, place, position, self._origin)
+                asking = questions.ask_probe(view, place, position, self._origin)
                 turn = partial(self._probe_turn, place)
         self._begin(asking, turn)
 

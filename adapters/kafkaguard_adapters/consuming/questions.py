@@ -11,8 +11,7 @@ from kafkaguard._consuming.machine import FETCH, LIST_OFFSETS, ReadRefusal
 from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.asking.cluster_calls import AsyncReportCalls
 from kafkaguard_adapters.asking.fetch_probe import probe
-from kafkaguard_adapters.asking.leaders import leaders
-from kafkaguard_adapters.asking.list_offsets import OffsetLister
+from kafkaguard_adapters.asking.list_offsets import OffsetLister, find_leaders
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -30,12 +29,12 @@ def _deadline() -> float:
     return asyncio.get_running_loop().time() + QUESTION_S
 
 
-async def facts_of(view: ClusterView, topic: str) -> TopicFacts:
+async def ask_facts(view: ClusterView, topic: str) -> TopicFacts:
     """Look up facts about a topic; settings that are not available are not known."""
     return (await view.facts.get(view.cluster(), [topic], _deadline()))[topic]
 
 
-async def range_of(view: ClusterView, place: TopicPartition) -> tuple[int, int]:
+async def ask_range(view: ClusterView, place: TopicPartition) -> tuple[int, int]:
     """Return the first offset and the end offset of a log.
 
     Raises:
@@ -43,12 +42,12 @@ async def range_of(view: ClusterView, place: TopicPartition) -> tuple[int, int]:
     """
     lister = OffsetLister(view.cluster(), view.facts, _deadline())
     ends = []
-    for which in (EARLIEST, LATEST):
-        found = (await lister.list({place: which}))[place]
-        if found.error is not None:
-            raise found.error
-        assert found.offset is not None
-        ends.append(found.offset)
+    for time in (EARLIEST, LATEST):
+        answer = (await lister.list({place: time}))[place]
+        if answer.error is not None:
+            raise answer.error
+        assert answer.offset is not None
+        ends.append(answer.offset)
     return ends[0], ends[1]
 
 
@@ -78,7 +77,7 @@ class Origin:
     is_earliest: bool = False
 
 
-async def _committed(
+async def _find_committed(
     view: ClusterView, place: TopicPartition, group: str | None
 ) -> int | None:
     if group is None:
@@ -86,11 +85,11 @@ async def _committed(
     calls = AsyncReportCalls()
     calls.cluster_view = view
     report = await calls.lag([group], [place.topic], timeout=QUESTION_S)
-    found = report.groups[group].partitions.get(place)
-    return None if found is None else found.committed
+    partition_lag = report.groups[group].partitions.get(place)
+    return None if partition_lag is None else partition_lag.committed
 
 
-async def probe_of(
+async def ask_probe(
     view: ClusterView, place: TopicPartition, position: int | None, origin: Origin
 ) -> ReadRefusal | None:
     """Read at a position, or where the consumer begins if it has no position yet.
@@ -99,11 +98,11 @@ async def probe_of(
         The refusal, or None if the partition can be read.
     """
     cluster, deadline = view.cluster(), _deadline()
-    leader = (await leaders(cluster, [place.topic], deadline)).of(place)
+    leader = (await find_leaders(cluster, [place.topic], deadline)).of(place)
     if isinstance(leader, KafkaGuardError):
         return _refusal(leader, position)
     if position is None:
-        position = await _committed(view, place, origin.group)
+        position = await _find_committed(view, place, origin.group)
     if position is None:
         lister = OffsetLister(cluster, view.facts, deadline)
         first = (await lister.list({place: EARLIEST}))[place]

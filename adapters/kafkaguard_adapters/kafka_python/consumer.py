@@ -19,14 +19,15 @@ from kafkaguard.errors import KafkaGuardError
 from kafkaguard.errors._base import Action
 from kafkaguard_adapters.asking.tiered_offsets import TieredOffsets, offsets_of
 from kafkaguard_adapters.client_errors import recast
-from kafkaguard_adapters.consuming import commit_loop
-from kafkaguard_adapters.consuming.blocking import BlockingConsumer
-from kafkaguard_adapters.consuming.closing import refuse_calls
+from kafkaguard_adapters.consuming import commits
+from kafkaguard_adapters.consuming.base import (
+    BlockingConsumer,
+    guard_consumer,
+    refuse_calls,
+)
+from kafkaguard_adapters.consuming.commits import check_owned, spread_error
 from kafkaguard_adapters.consuming.driver import Driver
-from kafkaguard_adapters.consuming.forks import again
-from kafkaguard_adapters.consuming.ownership import check_owned
 from kafkaguard_adapters.consuming.questions import reset_of
-from kafkaguard_adapters.consuming.refused_commits import everywhere
 from kafkaguard_adapters.inside_names import warn_changed
 from kafkaguard_adapters.kafka_python._private.consuming import names
 from kafkaguard_adapters.kafka_python._private.consuming.committing import Committing
@@ -43,10 +44,8 @@ if TYPE_CHECKING:
 
     from kafkaguard._cluster.offsets import OffsetsReport, PartitionOffset
     from kafkaguard._cluster.reports import TopicPartition
-    from kafkaguard._retries.events import Event
     from kafkaguard_adapters.asking.cluster_view import ClusterView
     from kafkaguard_adapters.building import Wish
-    from kafkaguard_policies.retry_policy import RetryPolicy
 
     _Find = Callable[
         [Mapping[Any, Any], float], Coroutine[Any, Any, OffsetsReport | None]
@@ -65,8 +64,7 @@ class PublicConsumer(BlockingConsumer):
     Args:
         consumer: The client's consumer.
         view: The cluster view for the guard's own requests.
-        policy: The policy.
-        on_event: The hook for events, or None.
+        wish: What ``guard()`` was told: policy, settings, hook.
     """
 
     client: Any
@@ -75,11 +73,10 @@ class PublicConsumer(BlockingConsumer):
         self,
         consumer: Any,
         view: ClusterView,
-        policy: RetryPolicy,
-        on_event: Callable[[Event], object] | None,  # noqa: ARG002 - for subclasses, which have events
+        wish: Wish,
     ) -> None:
         super().__init__(consumer, view)
-        self._policy = policy
+        self._policy = wish.policy
         self._group = consumer.config["group_id"]
         self._isolation = consumer.config["isolation_level"]
         self._tiered = TieredOffsets(view, self._isolation)
@@ -96,7 +93,7 @@ class PublicConsumer(BlockingConsumer):
         try:
             return self.client.poll(*args, **kwargs)
         except KafkaError as error:
-            raise self._raised(error) from error
+            raise self._translate_raised(error) from error
 
     def __iter__(self) -> Self:
         """Return the consumer; iterating reads record after record, as the client."""
@@ -111,12 +108,12 @@ class PublicConsumer(BlockingConsumer):
         try:
             return next(self.client)
         except KafkaError as error:
-            raise self._raised(error) from error
+            raise self._translate_raised(error) from error
 
-    def _raised(self, error: KafkaError) -> KafkaGuardError:
+    def _translate_raised(self, error: KafkaError) -> KafkaGuardError:
         if self.cluster_view.is_closed:
             return self.cluster_view.closed("nothing can be read")
-        return _ours(error)
+        return _translate(error)
 
     # --- offsets ----------------------------------------------------------------------
 
@@ -124,20 +121,28 @@ class PublicConsumer(BlockingConsumer):
         self, partitions: Collection[Any], timeout_ms: float | None = None
     ) -> Any:
         """Look up first offsets, as ``KafkaConsumer.beginning_offsets`` does."""
-        wanted = dict.fromkeys(partitions, EARLIEST)
-        report = self._run(self._tiered.find, wanted, timeout_ms)
-        if report is None:
-            return self.client.beginning_offsets(partitions, timeout_ms)
-        return offsets_of(report, partitions)
+        look_up = self.client.beginning_offsets
+        return self._look_up(look_up, EARLIEST, partitions, timeout_ms)
 
     def end_offsets(
         self, partitions: Collection[Any], timeout_ms: float | None = None
     ) -> Any:
         """Look up end offsets, as ``KafkaConsumer.end_offsets`` does."""
-        wanted = dict.fromkeys(partitions, LATEST)
-        report = self._run(self._tiered.find, wanted, timeout_ms)
+        look_up = self.client.end_offsets
+        return self._look_up(look_up, LATEST, partitions, timeout_ms)
+
+    def _look_up(
+        self,
+        look_up: Callable[..., Any],
+        time: int,
+        partitions: Collection[Any],
+        timeout_ms: float | None,
+    ) -> Any:
+        """Look up offsets of tiered topics; leave others to the client's method."""
+        times = dict.fromkeys(partitions, time)
+        report = self._run(self._tiered.find, times, timeout_ms)
         if report is None:
-            return self.client.end_offsets(partitions, timeout_ms)
+            return look_up(partitions, timeout_ms)
         return offsets_of(report, partitions)
 
     def offsets_for_times(
@@ -147,15 +152,15 @@ class PublicConsumer(BlockingConsumer):
         report = self._run(self._tiered.find_times, timestamps, timeout_ms)
         if report is None:
             return self.client.offsets_for_times(timestamps, timeout_ms)
-        return {each: _at(report.partitions[each]) for each in timestamps}
+        return {each: _as_client_offset(report.partitions[each]) for each in timestamps}
 
     def _run(
-        self, find: _Find, wanted: Mapping[Any, Any], timeout_ms: float | None
+        self, find: _Find, times: Mapping[Any, Any], timeout_ms: float | None
     ) -> OffsetsReport | None:
         if timeout_ms is None:
             timeout_ms = self.client.config["request_timeout_ms"]
         try:
-            return run(find(wanted, timeout_ms / _MS))
+            return run(find(times, timeout_ms / _MS))
         except KafkaGuardError as error:
             raise recast(error, KafkaTimeoutError) from error
 
@@ -176,7 +181,7 @@ class PublicConsumer(BlockingConsumer):
         try:
             self.client.close(autocommit, limit if timeout_ms is None else timeout_ms)
         except KafkaError as error:
-            raise _ours(error) from error
+            raise _translate(error) from error
         finally:
             refuse_calls(self, self.cluster_view.closed, ["bootstrap"])
 
@@ -192,12 +197,11 @@ class GuardedConsumer(PublicConsumer):
         self,
         consumer: Any,
         view: ClusterView,
-        policy: RetryPolicy,
-        on_event: Callable[[Event], object] | None,
+        wish: Wish,
     ) -> None:
-        super().__init__(consumer, view, policy, on_event)
+        super().__init__(consumer, view, wish)
         machine = ConsumerMachine(
-            policy,
+            wish.policy,
             errors.make,
             random.random,
             client=errors.client,
@@ -205,10 +209,10 @@ class GuardedConsumer(PublicConsumer):
         )
         self._committing = Committing(consumer, self._note_commit)
         self._shell = shell = KafkaPythonConsumerShell(
-            consumer, keeps_pauses=policy.keep_pauses
+            consumer, keeps_pauses=wish.policy.keep_pauses
         )
         self._driver = shell.driver = Driver(
-            machine, shell, view, launch=start, hook=on_event
+            machine, shell, view, launch=start, hook=wish.on_event
         )
 
     def commit(
@@ -245,37 +249,41 @@ class GuardedConsumer(PublicConsumer):
         elif not allow_unassigned:
             self._check_owned(offsets)
         if not offsets or not isinstance(offsets, dict):
-            return self._passed_commit(offsets, timeout_ms)
+            return self._commit_by_client(offsets, timeout_ms)
         until = time.monotonic() + min(timeout_ms / _MS, self._policy.deadline)
         attempt = CommitRun(
             self._policy, random.random, offsets, until, client=errors.client
         )
 
         def once(places: Collection[Any]) -> dict[TopicPartition, KafkaGuardError]:
-            left = max(0.0, until - time.monotonic())
-            wanted = {own: at for own, at in offsets.items() if own in places}
+            seconds_left = max(0.0, until - time.monotonic())
+            subset = {
+                partition: at
+                for partition, at in offsets.items()
+                if partition in places
+            }
             try:
-                return self._committing.once(wanted, left * _MS)
+                return self._committing.once(subset, seconds_left * _MS)
             except KafkaTimeoutError as error:
-                return attempt.errors or everywhere(errors, wanted, error)
+                return attempt.errors or spread_error(errors, subset, error)
             except KafkaError as error:
-                return everywhere(errors, wanted, error)
+                return spread_error(errors, subset, error)
 
-        commit_loop.commit(attempt, once, self._committing.owned)
+        commits.commit(attempt, once, self._committing.owned)
         self._driver.note(attempt.event())
-        ended = self._shell.was_fenced() if _is_fenced(attempt.errors) else None
+        fenced_error = self._shell.was_fenced() if _is_fenced(attempt.errors) else None
         self._driver.tell()
-        if ended is not None:
-            raise ended
+        if fenced_error is not None:
+            raise fenced_error
         raise_gravest(_as_client(each) for each in attempt.errors.values())
         return None
 
-    def _passed_commit(self, offsets: Any, timeout_ms: float) -> None:
+    def _commit_by_client(self, offsets: Any, timeout_ms: float) -> None:
         """Call the client's own commit, which raises its error or does nothing."""
         try:
             self.client.commit(offsets, timeout_ms)
         except KafkaError as error:
-            raise _ours(error) from error
+            raise _translate(error) from error
 
     def _check_owned(self, offsets: Any) -> None:
         places = [e for e in offsets or () if isinstance(e, ClientPartition)]
@@ -305,14 +313,14 @@ class GuardedConsumer(PublicConsumer):
         try:
             return self.client.commit_async(offsets, called)
         except KafkaError as error:
-            raise _ours(error) from error
+            raise _translate(error) from error
 
-    def _raised(self, error: KafkaError) -> KafkaGuardError:
-        raised = super()._raised(error)
-        if raised.code == FENCED_INSTANCE:
-            raised = self._shell.was_fenced()
+    def _translate_raised(self, error: KafkaError) -> KafkaGuardError:
+        guard_error = super()._translate_raised(error)
+        if guard_error.code == FENCED_INSTANCE:
+            guard_error = self._shell.was_fenced()
         self._driver.tell()
-        return raised
+        return guard_error
 
     def _note_commit(
         self, refused: dict[TopicPartition, KafkaGuardError], by_user: bool
@@ -337,7 +345,7 @@ def _is_fenced(refused: Mapping[TopicPartition, KafkaGuardError]) -> bool:
     return any(each.code == FENCED_INSTANCE for each in refused.values())
 
 
-def _ours(error: BaseException) -> KafkaGuardError:
+def _translate(error: BaseException) -> KafkaGuardError:
     return error if isinstance(error, KafkaGuardError) else errors.translate(error)
 
 
@@ -350,26 +358,17 @@ def _as_client(error: KafkaGuardError) -> KafkaGuardError:
     return recast(error, KafkaTimeoutError) if error.verdict.retriable else error
 
 
-def _at(found: PartitionOffset) -> Any:
-    if found.offset is None or found.timestamp is None:
+def _as_client_offset(offset: PartitionOffset) -> Any:
+    if offset.offset is None or offset.timestamp is None:
         return None
-    epoch = -1 if found.leader_epoch is None else found.leader_epoch
-    return OffsetAndTimestamp(found.offset, round(found.timestamp * _MS), epoch)
+    epoch = -1 if offset.leader_epoch is None else offset.leader_epoch
+    return OffsetAndTimestamp(offset.offset, round(offset.timestamp * _MS), epoch)
 
 
 def wrap(consumer: Any, wish: Wish) -> PublicConsumer:
     """Guard a consumer, as :func:`kafkaguard.guard` says."""
-    missing = names.missing(consumer)
-    if missing:
-        warn_changed("kafka-python", __version__, "3.0.x", missing)
-    kind = PublicConsumer if missing else GuardedConsumer
-    guarded = kind.__new__(kind)
-
-    def begin(client: Any) -> None:
-        view = view_of(client, wish.config, wish.cache)
-        kind.__init__(guarded, client, view, wish.policy, wish.on_event)
-        guarded.watch_forks(errors.make, rebuild)
-
-    rebuild = again(begin, wish)
-    begin(consumer)
-    return guarded
+    missing_names = names.missing(consumer)
+    if missing_names:
+        warn_changed("kafka-python", __version__, "3.0.x", missing_names)
+    kind = PublicConsumer if missing_names else GuardedConsumer
+    return guard_consumer(kind, consumer, wish, view_of, errors.make)

@@ -19,13 +19,12 @@ from aiokafka.protocol.commit import OffsetCommitRequest
 
 from kafkaguard._consuming.commits import may_continue
 from kafkaguard_adapters.aiokafka.errors import errors
-from kafkaguard_adapters.consuming import refused_commits
-from kafkaguard_adapters.consuming.refused_commits import everywhere
+from kafkaguard_adapters.consuming.commits import read_refusals, spread_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from kafkaguard_adapters.consuming.refused_commits import Refused
+    from kafkaguard_adapters.consuming.commits import Refused
 
 
 @dataclass(slots=True)
@@ -121,7 +120,7 @@ class Committing:
         try:
             await self._do(assignment, offsets)
         except KafkaError as error:
-            refused = attempt.refused or everywhere(errors, offsets, error)
+            refused = attempt.refused or spread_error(errors, offsets, error)
             self._report(refused)
             if not may_continue(refused):  # a transient error must not end the client
                 raise
@@ -133,5 +132,5 @@ class Committing:
         response = await self._send(request)
         attempt = _ATTEMPT.get()
         if attempt is not None and isinstance(request, OffsetCommitRequest):
-            attempt.refused = refused_commits.refused(errors, response)
+            attempt.refused = read_refusals(errors, response)
         return response

@@ -28,8 +28,7 @@ from kafkaguard._consuming.machine import (
 )
 from kafkaguard.errors._base import Action
 from kafkaguard_adapters.aiokafka.errors import errors
-from kafkaguard_adapters.consuming.answers_shell import AnswersShell
-from kafkaguard_adapters.consuming.kept_pauses import KeptPauses
+from kafkaguard_adapters.consuming.answers_shell import AnswersShell, KeptPauses
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -42,7 +41,7 @@ _log = logging.getLogger("kafkaguard.consumer")
 _SHORTEST_S = 0.001
 
 
-class _Listening:
+class _AnswerReader:
     """Stands in for the fetcher's client, and gives each answer to the shell first."""
 
     def __init__(self, client: Any, shell: AIOKafkaConsumerShell) -> None:
@@ -52,10 +51,10 @@ class _Listening:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
 
-    async def send(self, node_id: Any, request: Any, **how: Any) -> Any:
+    async def send(self, node_id: Any, request: Any, **options: Any) -> Any:
         """Send a request, as the client does."""
         try:
-            response = await self._client.send(node_id, request, **how)
+            response = await self._client.send(node_id, request, **options)
         except KafkaError as error:
             if isinstance(request, FetchRequest):
                 self._shell.broken(request, error)
@@ -87,7 +86,7 @@ class AIOKafkaConsumerShell(AnswersShell):
         self._fetcher = fetcher = consumer._fetcher
         self._choose = fetcher._get_actions_per_node
         fetcher._get_actions_per_node = self._get_actions
-        fetcher._client = _Listening(fetcher._client, self)
+        fetcher._client = _AnswerReader(fetcher._client, self)
 
     # --- commands of the driver -------------------------------------------------------
 
@@ -99,10 +98,10 @@ class AIOKafkaConsumerShell(AnswersShell):
     def fail(self, place: TopicPartition, error: KafkaGuardError) -> None:
         """Let the next read of a partition raise an error."""
         fetcher = self._fetcher
-        own = ClientPartition(*place)
-        if own in fetcher._records:
+        partition = ClientPartition(*place)
+        if partition in fetcher._records:
             return
-        fetcher._set_error(own, error)
+        fetcher._set_error(partition, error)
         for waiter in list(fetcher._fetch_waiters):
             fetcher._notify(waiter)
 
@@ -116,26 +115,26 @@ class AIOKafkaConsumerShell(AnswersShell):
 
     def positions(self) -> dict[TopicPartition, int | None]:
         """Return the position of each partition; None: not known yet."""
-        found = {}
+        positions = {}
         for place in self._subscription.assigned_partitions():
             state = self._subscription.subscription.assignment.state_value(place)
             at = state.position if state.has_valid_position else None
-            found[TopicPartition(*place)] = at
-        return found
+            positions[TopicPartition(*place)] = at
+        return positions
 
     # --- calls of the fetcher ---------------------------------------------------------
 
     def _get_actions(self, assignment: Any) -> Any:
         """Do what is due, and let the fetcher choose among partitions not held."""
         try:
-            seen, limit = self._seen(assignment)
+            visible, limit = self._hide_held(assignment)
         except Exception:  # noqa: BLE001 - else the fetcher would end
             _log.exception("the guard failed; the consumer reads on without it")
             return self._choose(assignment)
-        fetches, resets, timeout, *rest = self._choose(seen)
+        fetches, resets, timeout, *rest = self._choose(visible)
         return fetches, resets, max(_SHORTEST_S, min(timeout, limit)), *rest
 
-    def _seen(self, assignment: Any) -> tuple[Any, float]:
+    def _hide_held(self, assignment: Any) -> tuple[Any, float]:
         driver = self.driver
         driver.tick()
         denied = self._client.cluster.unauthorized_topics
@@ -152,18 +151,25 @@ class AIOKafkaConsumerShell(AnswersShell):
     def fetched(self, request: Any, response: Any) -> None:
         """Remove the errors that the guard handles from the answer to a Fetch."""
         try:
-            asked = dict(_offsets(request))
+            positions = dict(_offsets(request))
             response.topics = [
-                (topic, [each for each in parts if not self._takes(topic, each, asked)])
+                (
+                    topic,
+                    [
+                        each
+                        for each in parts
+                        if not self._is_handled(topic, each, positions)
+                    ],
+                )
                 for topic, parts in response.topics
             ]
         except Exception:  # noqa: BLE001 - else the fetcher would end
             _log.exception("the guard failed; the consumer reads on without it")
 
-    def _takes(self, topic: str, each: Any, asked: Mapping[Any, int]) -> bool:
+    def _is_handled(self, topic: str, each: Any, positions: Mapping[Any, int]) -> bool:
         """Return whether the guard handles a partition of an answer."""
         place, code = TopicPartition(topic, each[0]), each[1]
-        position = asked[place]
+        position = positions[place]
         if not code:
             if self.driver.machine.is_waiting(place):
                 self.read_again(place, position)
@@ -199,10 +205,12 @@ class AIOKafkaConsumerShell(AnswersShell):
         """Record that a Fetch got no answer from a broker."""
         for place, position in _offsets(request):
             if self._is_current(place, position):
-                known = errors.translate(
+                guard_error = errors.translate(
                     error, api=FETCH, topic=place.topic, partition=place.partition
                 )
-                self.driver.refused(place, ReadRefusal(None, FETCH, position, known))
+                self.driver.refused(
+                    place, ReadRefusal(None, FETCH, position, guard_error)
+                )
 
 
 def _offsets(request: Any) -> Iterator[tuple[TopicPartition, int]]:

@@ -188,11 +188,11 @@ class _Fetched(OrderedDict[Any, Any]):
 class _Failed:
     """A failed fetch, as the client keeps it."""
 
-    def __init__(self, place: Any, failed: Any, tell: Callable[[], object]) -> None:
+    def __init__(self, place: Any, result: Any, tell: Callable[[], object]) -> None:
         self._place = place
-        self._raise = failed.check_raise
+        self._raise = result.check_raise
         self._tell = tell
-        self.calculate_backoff = failed.calculate_backoff
+        self.calculate_backoff = result.calculate_backoff
 
     def check_raise(self) -> None:
         """Raise the error."""

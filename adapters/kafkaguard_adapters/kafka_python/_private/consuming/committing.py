@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any
 from kafka.errors import KafkaError
 
 from kafkaguard._consuming.commits import OFFSET_COMMIT
-from kafkaguard_adapters.consuming import refused_commits
-from kafkaguard_adapters.consuming.refused_commits import everywhere
+from kafkaguard_adapters.consuming.commits import read_refusals, spread_error
 from kafkaguard_adapters.kafka_python.errors import errors
 
 if TYPE_CHECKING:
@@ -95,23 +94,23 @@ class Committing:
         """Return the callback that ``commit_async`` gets instead of the user's."""
         self._by_user.add(id(offsets))
 
-        def called(offsets: Any, outcome: Any) -> Any:
-            outcome = self._looked_at(offsets, outcome)
+        def call_with_report(offsets: Any, outcome: Any) -> Any:
+            outcome = self._inspect(offsets, outcome)
             self._by_user.discard(id(offsets))
             return (callback or self._default)(offsets, outcome)
 
-        return called
+        return call_with_report
 
     def _auto_callback(self, offsets: Any, outcome: Any) -> Any:
-        return self._default(offsets, self._looked_at(offsets, outcome))
+        return self._default(offsets, self._inspect(offsets, outcome))
 
-    def _looked_at(self, offsets: Any, outcome: Any) -> Any:
+    def _inspect(self, offsets: Any, outcome: Any) -> Any:
         """Translate an exception; report it if the commit had no answer."""
         if not isinstance(outcome, Exception):
             return outcome
         if not getattr(outcome, "was_answered", False):
             self._report(
-                everywhere(errors, offsets, outcome), id(offsets) in self._by_user
+                spread_error(errors, offsets, outcome), id(offsets) in self._by_user
             )
         return errors.translate(outcome, api=OFFSET_COMMIT)
 
@@ -120,9 +119,9 @@ class Committing:
         try:
             self._handle(offsets, send_time, response)
         except KafkaError as error:
-            refused = refused_commits.refused(errors, response)
+            partition_errors = read_refusals(errors, response)
             if offsets is self._awaited:
-                raise _AnsweredError(refused) from error
+                raise _AnsweredError(partition_errors) from error
             error.was_answered = True
-            self._report(refused, id(offsets) in self._by_user)
+            self._report(partition_errors, id(offsets) in self._by_user)
             raise

@@ -24,8 +24,7 @@ from kafkaguard._consuming.machine import (
     OUT_OF_RANGE,
     ReadRefusal,
 )
-from kafkaguard_adapters.consuming.answers_shell import AnswersShell
-from kafkaguard_adapters.consuming.kept_pauses import KeptPauses
+from kafkaguard_adapters.consuming.answers_shell import AnswersShell, KeptPauses
 from kafkaguard_adapters.kafka_python._private.consuming.decoding import (
     UndecodedError,
     decoded,
@@ -142,9 +141,9 @@ class KafkaPythonConsumerShell(AnswersShell):
 
     def _note_denied(self) -> None:
         """Report topics that the user may not see; the client only logs them."""
-        own = {place.topic for place in self._subscription.assignment}
-        own.update(self._subscription.subscription or ())
-        self.driver.denied(own & set(self._cluster.unauthorized_topics))
+        topics = {place.topic for place in self._subscription.assignment}
+        topics.update(self._subscription.subscription or ())
+        self.driver.denied(topics & set(self._cluster.unauthorized_topics))
 
     def _parse_answer(self, completed_fetch: Any) -> Any:
         """Report an answer's error code before the client discards it."""
@@ -159,7 +158,7 @@ class KafkaPythonConsumerShell(AnswersShell):
                     part.record_iterator, part, completed_fetch, self._decoding
                 )
             return part
-        if self._is_clients(place, completed_fetch):
+        if self._is_left_to_client(place, completed_fetch):
             return self._parse(completed_fetch)
         position = completed_fetch.fetched_offset
         self.driver.refused(
@@ -174,7 +173,7 @@ class KafkaPythonConsumerShell(AnswersShell):
         self._raise_failure()
         return None
 
-    def _is_clients(self, place: Any, completed_fetch: Any) -> bool:
+    def _is_left_to_client(self, place: Any, completed_fetch: Any) -> bool:
         """Return whether an answer is left to the client."""
         if not self._subscription.is_fetchable(place):
             return True
@@ -186,9 +185,9 @@ class KafkaPythonConsumerShell(AnswersShell):
 
     def _choose(self) -> list[Any]:
         """Choose the partitions to fetch; this runs on the client's own thread."""
-        chosen: list[Any] = self._fetchable()
+        places: list[Any] = self._fetchable()
         held = self._held
-        return [each for each in chosen if each not in held] if held else chosen
+        return [each for each in places if each not in held] if held else places
 
     def _note_error(self, node_id: Any, exception: BaseException) -> None:
         """Queue a failed fetch from a broker; runs on the client's own thread."""
@@ -242,8 +241,8 @@ class KafkaPythonConsumerShell(AnswersShell):
 
     def _choose_startless(self) -> set[Any]:
         """Choose partitions whose start to look up; may run on the client's thread."""
-        chosen: set[Any] = self._startless() - self._held
-        return chosen
+        places: set[Any] = self._startless() - self._held
+        return places
 
     def _next_look_up(self) -> float | None:
         """Return when to look up the next start offset; None if none is needed."""
