@@ -110,7 +110,7 @@ def error_from(exception: BaseException | None) -> e.KafkaGuardError | None:
     """
     if exception is not None and not isinstance(exception, BaseException):
         raise wrong_type("error_from(exception)", "an exception", exception)
-    seen = list(chain_of(exception))
+    seen = list(iterate_causes(exception))
     for each in seen:
         if isinstance(each, e.KafkaGuardError):
             return each
@@ -122,7 +122,7 @@ def _first(read: Any, texts: list[str]) -> e.KafkaGuardError | None:
     return next((found for text in texts if (found := read(text))), None)
 
 
-def chain_of(exception: Any) -> Iterator[BaseException]:
+def iterate_causes(exception: Any) -> Iterator[BaseException]:
     """Yield an exception and its causes, including Spark's private ones."""
     for _ in range(_MAX_DEPTH):
         if exception is None:
