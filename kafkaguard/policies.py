@@ -13,8 +13,10 @@ if TYPE_CHECKING:
         Ruling as Ruling,
         StopReason as StopReason,
     )
-    from kafkaguard_policies.advice.preview import Preview as Preview
-    from kafkaguard_policies.advice.schedule import PreviewRow as PreviewRow
+    from kafkaguard_policies.advice.preview import (
+        Preview as Preview,
+        PreviewRow as PreviewRow,
+    )
     from kafkaguard_policies.advice.stacking import (
         Finding as Finding,
         check_stacking as check_stacking,

@@ -14,7 +14,7 @@ from kafkaguard.cli.numbers import ROWS, RUNS
 from kafkaguard.cli.output import PlainTable, console, say
 from kafkaguard.errors._base import Action
 from kafkaguard_adapters.policy_uses import USES, given_settings
-from kafkaguard_policies.advice.ineffective_settings import doubts
+from kafkaguard_policies.advice.ineffective_settings import find_doubts
 from kafkaguard_policies.model.problems import PolicyError
 from kafkaguard_policies.reading.schema import policy_schema
 from kafkaguard_policies.reading.sources import (
@@ -95,7 +95,7 @@ def _checked(source: str) -> dict[str, Any]:
         "valid": True,
         "name": loaded.name,
         "policy_id": loaded.policy_id,
-        "warnings": list(doubts(loaded)),
+        "warnings": list(find_doubts(loaded)),
         "uses": {
             use: {"obeys": sorted(given & obeyed), "ignores": sorted(given - obeyed)}
             for use, obeyed in USES.items()
@@ -209,11 +209,11 @@ def preview(
     except ValueError as error:
         raise Problem(str(error)) from None
     if as_json:
-        told = {**drawn.to_dict(), "warnings": doubts(loaded)}
+        told = {**drawn.to_dict(), "warnings": find_doubts(loaded)}
         click.echo(json.dumps(told, indent=2))
     else:
         say(drawn)
-        for text in doubts(loaded):
+        for text in find_doubts(loaded):
             say(f"warning: {text}")
 
 

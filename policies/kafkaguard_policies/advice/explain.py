@@ -38,7 +38,9 @@ def explain_ruling(
     ruling = policy.ruling(verdict, context or CallContext(), error)
     step = first_step(policy, verdict, ruling)
     by = "" if ruling.override is None else f" (overrides[{ruling.override}])"
-    return f"policy {policy.name} ({policy.policy_id}){by} {words(ruling, step)}"
+    return (
+        f"policy {policy.name} ({policy.policy_id}){by} {describe_step(ruling, step)}"
+    )
 
 
 def first_step(policy: RuledPolicy, verdict: Verdict, ruling: Ruling) -> Step:
@@ -47,10 +49,10 @@ def first_step(policy: RuledPolicy, verdict: Verdict, ruling: Ruling) -> Step:
     return machine.failed(verdict, ruling, 0.0)
 
 
-def words(ruling: Ruling, step: Step) -> str:
+def describe_step(ruling: Ruling, step: Step) -> str:
     """Describe the machine's step at the first failure."""
     if step.kind == "done":
-        return "goes on: it is no failure"
+        return "goes on: it is not a failure"
     if step.reason is not None:
         return f"stops: {SENTENCES[step.reason]}{_fate(ruling)}"
     longest = f"{worst_wait(ruling.backoff, 1):.3g} s"

@@ -1,4 +1,4 @@
-"""The schedule of a policy's attempts."""
+"""The schedule of a policy's attempts: one row for each wait."""
 
 from __future__ import annotations
 
@@ -11,14 +11,38 @@ from typing import TYPE_CHECKING, Any
 from kafkaguard._common import arguments
 from kafkaguard._retries.backoff import draw_wait, worst_wait
 from kafkaguard._retries.machine import CallContext, Ruling, Step, StopReason
-from kafkaguard.errors import KafkaGuardError
 from kafkaguard.errors._base import RETRIABLE_ACTIONS, Action, RuleInfo, Verdict
-from kafkaguard_policies.advice.explain import first_step, words
-from kafkaguard_policies.advice.schedule import PreviewRow
+from kafkaguard.errors import KafkaGuardError
+from kafkaguard_policies.advice.explain import describe_step, first_step
 
 if TYPE_CHECKING:
     from kafkaguard.errors._base import Written
     from kafkaguard_policies.running.rulings import RuledPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class PreviewRow:
+    """One wait. All values but ``attempt`` and ``reached`` are seconds.
+
+    Attributes:
+        attempt: The attempt that follows the wait.
+        expected: The average wait.
+        low: The 5th percentile of the wait.
+        high: The 95th percentile of the wait.
+        worst: The longest possible wait, unless the broker asks for a longer one.
+        expected_elapsed: The average of the sum of the waits so far.
+        worst_elapsed: The sum of the longest waits so far.
+        reached: The share of schedules that reach this attempt before the deadline.
+    """
+
+    attempt: int
+    expected: float
+    low: float
+    high: float
+    worst: float
+    expected_elapsed: float
+    worst_elapsed: float
+    reached: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +125,7 @@ def draw_preview(
     ending = None
     if not rows:
         late = Step("stop", reason=StopReason.DEADLINE)
-        ending = words(ruling, late if step.kind == "again" else step)
+        ending = describe_step(ruling, late if step.kind == "again" else step)
     return Preview(
         policy.name,
         policy.policy_id,

@@ -15,6 +15,7 @@ from pydantic import (
     model_validator,
 )
 
+from kafkaguard import errors
 from kafkaguard._common.closest import did_you_mean
 from kafkaguard._common.topic_names import ALLOWED, can_be_a_topic
 from kafkaguard._delivery.dialects import Dialect
@@ -39,7 +40,6 @@ from kafkaguard_policies.model.fields import (
     Waits,
     as_written,
 )
-from kafkaguard_policies.model.names import error_class
 
 T = TypeVar("T")
 
@@ -204,7 +204,27 @@ class DeadLetter(Part):
         return self.topic.format(topic=topic)
 
 
-def _not_always_fenced(code: int | None) -> None:
+def find_error_class(name: str) -> type[errors.KafkaGuardError]:
+    """Return the error class of a Kafka name or a class name.
+
+    Raises:
+        ValueError: There is no such name; the message has the nearest one.
+    """
+    if name.isupper():
+        try:
+            return errors.for_name(name)
+        except KeyError as error:
+            raise ValueError(error.args[0]) from None
+    found = getattr(errors, name, None)
+    if isinstance(found, type) and issubclass(found, errors.KafkaGuardError):
+        return found
+    classes = {each for each in dir(errors) if each.endswith("Error")}
+    raise ValueError(
+        f"kafkaguard.errors has no class {name!r}{did_you_mean(name, classes)}"
+    )
+
+
+def _check_not_fenced(code: int | None) -> None:
     if code is not None and classify(code).action is Action.FENCED:
         raise ValueError(
             f"code {code} always stops (FENCED): fencing back would never end"
@@ -239,14 +259,14 @@ class OverrideCondition(Part):
                     f"Kafka {KAFKA_VERSION} has no error code {code}; "
                     f"the codes go from -1 to {max(BY_CODE)}"
                 )
-            _not_always_fenced(code)
+            _check_not_fenced(code)
         return codes
 
     @field_validator("error")
     @classmethod
     def _known_errors(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         for name in names:
-            _not_always_fenced(error_class(name).code)
+            _check_not_fenced(find_error_class(name).code)
         return names
 
     @field_validator("api")

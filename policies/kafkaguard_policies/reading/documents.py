@@ -86,7 +86,7 @@ def _yaml(text: str, source: str) -> _Read:
         mark = error.problem_mark
         at = None if mark is None else mark.line + 1
         said = str(error.problem)
-        message = f"is no well-formed YAML: {said}{_hint(said, text, at)}"
+        message = f"is not well-formed YAML: {said}{_hint(said, text, at)}"
         raise PolicyError(source, [Problem(message, line=at)]) from None
     except ValueError as error:
         message = f"contains a value that YAML cannot read: {error}"
@@ -126,5 +126,5 @@ def _toml(text: str, source: str) -> _Read:
     except ValueError as error:
         found = re.search(r"at line (\d+)", str(error))
         line = int(found[1]) if found else None
-        message = f"is no well-formed TOML: {error}"
+        message = f"is not well-formed TOML: {error}"
         raise PolicyError(source, [Problem(message, line=line)]) from None

@@ -100,7 +100,7 @@ def _wrong_keys(node: yaml.Node, path: Path) -> Iterator[Problem]:
         return
     for key, _ in node.value:
         if key.tag not in {_TEXT, _MERGE}:
-            message = f"the key {_name(key)!r} is no text: keys are names of settings"
+            message = f"the key {_name(key)!r} is not text: keys are names of settings"
             yield Problem(message, path, key.start_mark.line + 1)
 
 

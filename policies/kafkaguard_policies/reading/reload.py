@@ -13,7 +13,7 @@ from kafkaguard._retries.machine import CallContext
 from kafkaguard_policies.model.fields import DAY
 from kafkaguard_policies.model.problems import PolicyError
 from kafkaguard_policies.reading.sources import load_policy
-from kafkaguard_policies.running.not_repeatable import checked_hooks
+from kafkaguard_policies.running.not_repeatable import check_hooks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -56,7 +56,7 @@ class PolicyWatcher:
         self.source = source
         self.policy: RetryPolicy = load_policy(source)
         self._interval = interval
-        self._hooks = checked_hooks(hooks)
+        self._hooks = check_hooks(hooks)
         self._subscribers: list[Callable[[RetryPolicy], object]] = []
         self._problem: str | None = None
         self._lock = Lock()
