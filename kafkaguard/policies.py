@@ -47,8 +47,7 @@ exports(
     {
         "kafkaguard._retries.breaker": "BreakerState",
         "kafkaguard._retries.machine": "CallContext Ruling StopReason",
-        "kafkaguard_policies.advice.preview": "Preview",
-        "kafkaguard_policies.advice.schedule": "PreviewRow",
+        "kafkaguard_policies.advice.preview": "Preview PreviewRow",
         "kafkaguard_policies.advice.stacking": "Finding check_stacking",
         "kafkaguard_policies.model.policy": (
             "Backoff Breaker Budget DeadLetter LetterLimit Override OverrideCondition"

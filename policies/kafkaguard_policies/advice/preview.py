@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from kafkaguard._common import arguments
 from kafkaguard._retries.backoff import draw_wait, worst_wait
 from kafkaguard._retries.machine import CallContext, Ruling, Step, StopReason
-from kafkaguard.errors._base import RETRIABLE_ACTIONS, Action, RuleInfo, Verdict
 from kafkaguard.errors import KafkaGuardError
+from kafkaguard.errors._base import RETRIABLE_ACTIONS, Action, RuleInfo, Verdict
 from kafkaguard_policies.advice.explain import describe_step, first_step
 
 if TYPE_CHECKING:

@@ -21,10 +21,9 @@ from kafkaguard_adapters.spark.driver.frame import (
     check_partitions,
 )
 from kafkaguard_adapters.spark.driver.write import write_frame
-from kafkaguard_adapters.spark.kept import KEEP_S
 from kafkaguard_adapters.spark.marker import task_failed
 from kafkaguard_adapters.spark.settings import check_type, make_settings
-from kafkaguard_adapters.spark.topics import kept_for, look_up
+from kafkaguard_adapters.spark.topics import KEEP_S, cache_for, look_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -75,7 +74,7 @@ class ForeachBatch:
         """
         check_frame(batch)
         order = check_order(batch, self.order_by)
-        kept = kept_for(self.settings.client)
+        kept = cache_for(self.settings.client)
         try:
             report = write_frame(
                 batch,

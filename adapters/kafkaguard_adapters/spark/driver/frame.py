@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
@@ -18,6 +19,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from logging import LogRecord
 
+_RANDOM = (
+    "the DataFrame has a column that is not deterministic (such as rand, uuid or "
+    "monotonically_increasing_id), and a shuffle: if an executor is lost, Spark "
+    "computes some rows again with other values, and records are lost or written twice "
+    "with different values, or the job fails. Write the DataFrame to a file, or call "
+    "checkpoint(), before the write"
+)
 _LOGGERS_OF_PLANS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 
 
@@ -31,8 +39,7 @@ def check_frame(df: Any) -> None:
     if df.isStreaming:
         raise setting_error(
             "the DataFrame is a stream: use df.writeStream with format('kafkaguard') "
-            "or "
-            "foreachBatch(kafkaguard.spark.foreach_batch(...))"
+            "or foreachBatch(kafkaguard.spark.foreach_batch(...))"
         )
 
 
@@ -58,10 +65,12 @@ def check_order(
     Raises:
         ClientConfigurationError: A column does not exist, or the value is not a column.
     """
-    given = as_order(order_by)
-    for column in given:
-        _check_one(df, column)
-    return list(given)
+    columns = as_order(order_by)
+    for column in columns:
+        sort = partial(df.sortWithinPartitions, column)
+        if why := find_objection(sort, df.columns):
+            raise setting_error(f"order_by: {why}")
+    return list(columns)
 
 
 def as_order(
@@ -72,19 +81,31 @@ def as_order(
     Raises:
         ClientConfigurationError: A value is not a column.
     """
-    given = [order_by] if isinstance(order_by, str | Column) else order_by
-    check_type("order_by", given, list | tuple, "a list of columns")
-    for column in given:
+    columns = [order_by] if isinstance(order_by, str | Column) else order_by
+    check_type("order_by", columns, list | tuple, "a list of columns")
+    for column in columns:
         check_type("order_by", column, str | Column, "a list of columns")
-    return tuple(given)
+    return tuple(columns)
 
 
-def _check_one(df: DataFrame, column: str | Column) -> None:
-    if why := objection(lambda: df.sortWithinPartitions(column), df.columns):
-        raise setting_error(f"order_by: {why}")
+def describe_random_rows(df: DataFrame, plan: DataFrame) -> str | None:
+    """Return a warning if rows of a shuffle cannot be computed again as they were.
+
+    Args:
+        df: The DataFrame of the caller.
+        plan: The DataFrame that is written, with kafkaguard's own shuffle.
+
+    Returns:
+        The warning; None: no such column is known. Connect shows no plan.
+    """
+    java: Any = getattr(df, "_jdf", None)
+    if java is None or java.queryExecution().analyzed().deterministic():
+        return None
+    query = getattr(plan, "_jdf").queryExecution()  # noqa: B009 - PySpark has no public name for it
+    return _RANDOM if "Exchange" in query.executedPlan().toString() else None
 
 
-def objection(make: Callable[[], DataFrame], columns: Sequence[str]) -> str | None:
+def find_objection(make: Callable[[], DataFrame], columns: Sequence[str]) -> str | None:
     """Return Spark's error for an expression in one line, or None without an error.
 
     Args:
@@ -97,11 +118,11 @@ def objection(make: Callable[[], DataFrame], columns: Sequence[str]) -> str | No
             # DataFrame.
             _ = make().selectExpr("1").schema
     except AnalysisException as error:
-        return _in_short(error, columns)
+        return _shorten(error, columns)
     return None
 
 
-def _in_short(error: AnalysisException, columns: Sequence[str]) -> str:
+def _shorten(error: AnalysisException, columns: Sequence[str]) -> str:
     parameters = error.getMessageParameters() or {}
     if function := parameters.get("routineName"):
         name = function.replace("`", "").rpartition(".")[2]
@@ -118,13 +139,13 @@ def _without_plans() -> Iterator[None]:
     """Keep Spark from logging the whole plan when it raises an error."""
     loggers = [PySparkLogger.getLogger(name) for name in _LOGGERS_OF_PLANS]
     for logger in loggers:
-        logger.addFilter(_nothing)
+        logger.addFilter(_drop)
     try:
         yield
     finally:
         for logger in loggers:
-            logger.removeFilter(_nothing)
+            logger.removeFilter(_drop)
 
 
-def _nothing(_: LogRecord) -> bool:
+def _drop(_: LogRecord) -> bool:
     return False

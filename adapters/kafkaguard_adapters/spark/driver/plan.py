@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from kafkaguard_adapters.spark.settings import SinkSettings
-    from kafkaguard_adapters.spark.sink_topic import SinkTopic
+    from kafkaguard_adapters.spark.topics import SinkTopic
 
 FEWEST, _MOST = 4, 64
 #: The placeholder of a size that Spark computes.
@@ -163,5 +163,5 @@ def _text(refused: Refused, topic: str) -> Column:
     reason, limit = refused.reason, refused.limit
     if limit is None or refused.size is None:
         return F.lit(as_text(record_error(reason, topic)))
-    text = as_text(record_error(reason, topic, limit.said(_SIZE)))
+    text = as_text(record_error(reason, topic, limit.describe(_SIZE)))
     return F.replace(F.lit(text), F.lit(_SIZE), F.format_number(refused.size, 0))

@@ -15,7 +15,7 @@ from kafkaguard_adapters.spark.executor.checks import find_refused
 from kafkaguard_adapters.spark.executor.driver import WindowDriver
 from kafkaguard_adapters.spark.executor.known_topics import KnownTopics
 from kafkaguard_adapters.spark.executor.sender import borrow
-from kafkaguard_adapters.spark.executor.size_limits import exceeded
+from kafkaguard_adapters.spark.executor.size_limits import describe_exceeded
 from kafkaguard_adapters.spark.verdicts import record_error
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.spark.settings import SinkSettings
-    from kafkaguard_adapters.spark.sink_topic import SinkTopic
+    from kafkaguard_adapters.spark.topics import SinkTopic
 
 #: A window ends at so many records or bytes; they are kept in memory until then.
 WINDOW_RECORDS = 500_000
@@ -115,7 +115,7 @@ class Delivery:
     def _error_of(self, record: SinkRecord, reason: Reason) -> KafkaGuardError:
         said = None
         if reason is Reason.TOO_LARGE and record.topic is not None:
-            said = exceeded(self._known.limits(record.topic), record.sizes)
+            said = describe_exceeded(self._known.limits(record.topic), record.sizes)
         return record_error(reason, record.topic, said)
 
     def end_window(self) -> None:

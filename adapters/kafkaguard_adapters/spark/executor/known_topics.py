@@ -10,15 +10,15 @@ from kafkaguard._common.topic_names import can_be_a_topic
 from kafkaguard_adapters.spark.executor.size_limits import SizeLimit
 from kafkaguard_adapters.spark.topics import (
     ANSWER_TIMEOUT_S,
-    about_letters,
-    as_declared,
-    kept_for,
+    apply_declared,
+    cache_for,
+    explain_letters,
 )
 
 if TYPE_CHECKING:
     from kafkaguard._verdicts.context import TopicFacts
     from kafkaguard_adapters.spark.settings import SinkSettings
-    from kafkaguard_adapters.spark.sink_topic import SinkTopic
+    from kafkaguard_adapters.spark.topics import SinkTopic
 
 #: Seconds of a look-up whose answer is not needed.
 _GLANCE_S = 3.0
@@ -63,11 +63,11 @@ class KnownTopics:
 
         None if it exists, or if no broker says so.
         """
-        kept = kept_for(self._settings.client)
+        kept = cache_for(self._settings.client)
         try:
             kept.find([topic], timeout=_GLANCE_S)
         except e.UnknownTopicOrPartitionError as error:
-            return about_letters(error) if self.takes_dead_letters(topic) else error
+            return explain_letters(error) if self.takes_dead_letters(topic) else error
         except e.KafkaGuardError as error:
             _log.debug("topic %s could not be looked up again: %s", topic, error)
         return None
@@ -102,7 +102,7 @@ class KnownTopics:
             self._topics.pop(topic, None)
             found, declared = self._find(topic), self._settings.compacted
             if topic == self._settings.topic and found.compacted is None:
-                self._topics[topic] = as_declared(found, declared)
+                self._topics[topic] = apply_declared(found, declared)
 
     def renew(self) -> bool:
         """Look up the topic of a stream again, once, before a record is refused.
@@ -117,7 +117,9 @@ class KnownTopics:
             return False
         self._is_renewed = True
         self._topics.pop(topic, None)
-        self._topics[topic] = as_declared(self._find(topic), self._settings.compacted)
+        self._topics[topic] = apply_declared(
+            self._find(topic), self._settings.compacted
+        )
         return True
 
     def limits(self, topic: str) -> list[SizeLimit]:
@@ -152,6 +154,6 @@ class KnownTopics:
     def _find(self, topic: str) -> SinkTopic:
         if topic not in self._topics:
             timeout = self._settings.patience_s or ANSWER_TIMEOUT_S
-            kept = kept_for(self._settings.client)
+            kept = cache_for(self._settings.client)
             self._topics |= kept.find([topic], timeout=timeout)
         return self._topics[topic]

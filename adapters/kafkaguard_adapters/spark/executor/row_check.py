@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaguard._delivery.dead_letters import Reason
 from kafkaguard_adapters.spark.executor.known_topics import KnownTopics
-from kafkaguard_adapters.spark.executor.size_limits import Sizes, exceeded
+from kafkaguard_adapters.spark.executor.size_limits import Sizes, describe_exceeded
 from kafkaguard_adapters.spark.marker import task_failed
 from kafkaguard_adapters.spark.verdicts import record_error
 
@@ -50,7 +50,7 @@ class RowCheck:
             return record_error(Reason.UNKNOWN_TOPIC, topic)
         if keyless and self._known.refuses_null_keys(topic):
             return record_error(Reason.NULL_KEY, topic)
-        if said := exceeded(self._known.limits(topic), Sizes(record, batch)):
+        if said := describe_exceeded(self._known.limits(topic), Sizes(record, batch)):
             return record_error(Reason.TOO_LARGE, topic, said)
         reason = self._reason(topic, *rest)
         return record_error(reason, topic) if reason else None

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from kafkaguard_adapters.spark.report import TaskCounts
     from kafkaguard_adapters.spark.settings import SinkSettings
-    from kafkaguard_adapters.spark.sink_topic import SinkTopic
+    from kafkaguard_adapters.spark.topics import SinkTopic
 
 #: Seconds that brokers have to answer a task that has failed before.
 ASK_AGAIN_S = 3.0
@@ -75,7 +75,7 @@ def _ask_first(settings: SinkSettings, attempt: int, left: float | None) -> None
     patience = settings.patience_s or ASK_AGAIN_S
     if left is not None:
         patience = min(patience, max(left, 1.0))
-    if Brokers(settings.client).answer(patience):
+    if Brokers(settings.client).has_answer(patience):
         return
     raise errors.make(
         ClientTimeoutError,

@@ -15,7 +15,7 @@ from kafkaguard._delivery.dead_letters import Reason
 from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.spark.columns import check_columns
 from kafkaguard_adapters.spark.driver.foreach_batch import foreach_batch
-from kafkaguard_adapters.spark.driver.frame import objection
+from kafkaguard_adapters.spark.driver.frame import find_objection
 from kafkaguard_adapters.spark.driver.plan import FEWEST
 from kafkaguard_adapters.spark.driver.write import write
 from kafkaguard_adapters.spark.marker import error_from, iterate_causes
@@ -291,7 +291,7 @@ def _find_cause(java: Any) -> str:
 
 
 def _find_objection(rows: DataFrame, text: str) -> str | None:
-    return objection(lambda: rows.select(F.expr(text)), rows.columns)
+    return find_objection(lambda: rows.select(F.expr(text)), rows.columns)
 
 
 def run(
