@@ -1,4 +1,4 @@
-"""Check that a client has the private names that the guard uses.
+"""Checks that a client has the private names that the guard uses.
 
 A method that the guard replaces must also have the known arguments.
 """

@@ -18,11 +18,10 @@ from kafkaguard_adapters.spark.driver.frame import (
     as_order,
     check_frame,
     check_order,
-    check_partitions,
 )
 from kafkaguard_adapters.spark.driver.write import write_frame
 from kafkaguard_adapters.spark.marker import task_failed
-from kafkaguard_adapters.spark.settings import check_type, make_settings
+from kafkaguard_adapters.spark.settings import check_number, check_type, make_settings
 from kafkaguard_adapters.spark.topics import KEEP_S, cache_for, look_up
 
 if TYPE_CHECKING:
@@ -163,7 +162,7 @@ def foreach_batch(  # noqa: PLR0913 - one for each setting
     """
     hook("foreach_batch(on_report)", on_report)
     check_type("checkpoint", checkpoint, str | None, "a path")
-    check_partitions(partitions)
+    check_number("partitions", partitions, "a number of tasks")
     settings = make_settings(
         bootstrap_servers,
         topic=topic,

@@ -43,17 +43,6 @@ def check_frame(df: Any) -> None:
         )
 
 
-def check_partitions(partitions: int | None) -> None:
-    """Check a number of tasks.
-
-    Raises:
-        ClientConfigurationError: The number is not an integer of at least 1.
-    """
-    check_type("partitions", partitions, int | None, "a number of tasks")
-    if partitions is not None and partitions < 1:
-        raise setting_error(f"partitions is at least 1, not {partitions}")
-
-
 def check_order(
     df: DataFrame, order_by: str | Column | Sequence[str | Column]
 ) -> list[str | Column]:

@@ -16,7 +16,6 @@ from kafkaguard._delivery.dead_letters import (
 )
 from kafkaguard_adapters.policy_uses import GUARD_SINK
 from kafkaguard_adapters.spark.columns import used_columns
-from kafkaguard_adapters.spark.driver.frame import check_partitions
 from kafkaguard_adapters.spark.driver.plan import failing
 from kafkaguard_adapters.spark.driver.refused_columns import (
     is_nameless,
@@ -28,7 +27,7 @@ from kafkaguard_adapters.spark.executor.size_limits import SizeLimit
 from kafkaguard_adapters.spark.policy import on_reject, read_policy
 from kafkaguard_adapters.spark.setting_errors import setting_error
 from kafkaguard_adapters.spark.settings import (
-    check_record_bytes,
+    check_number,
     check_topics,
     check_type,
     dead_letter_topic_of,
@@ -96,8 +95,8 @@ def guard_sink(
     rules = read_policy(policy, GUARD_SINK, "guard_sink")
     letters = dead_letter_topic_of(rules, topic)
     check_topics(topic, letters)
-    check_record_bytes(max_record_bytes)
-    check_partitions(partitions)
+    check_number("max_record_bytes", max_record_bytes, "a number of bytes")
+    check_number("partitions", partitions, "a number of tasks")
     used = used_columns(df.schema)
     if "topic" in used:
         raise setting_error(

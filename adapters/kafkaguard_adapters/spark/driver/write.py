@@ -11,14 +11,13 @@ from kafkaguard_adapters.spark.driver.counting import Growth, make_report, warn_
 from kafkaguard_adapters.spark.driver.frame import (
     check_frame,
     check_order,
-    check_partitions,
     describe_random_rows,
 )
 from kafkaguard_adapters.spark.driver.plan import plan_write
 from kafkaguard_adapters.spark.executor.task import COUNTS_SCHEMA, CountingTask
 from kafkaguard_adapters.spark.marker import error_from
 from kafkaguard_adapters.spark.report import TaskCounts, add_up, describe_collapsed
-from kafkaguard_adapters.spark.settings import make_settings
+from kafkaguard_adapters.spark.settings import check_number, make_settings
 from kafkaguard_adapters.spark.topics import look_up
 
 if TYPE_CHECKING:
@@ -93,7 +92,7 @@ def write(  # noqa: PLR0913 - one for each setting
             within twice ``delivery.timeout.ms`` plus about 20 s (see docs/spark.md).
     """
     check_frame(df)
-    check_partitions(partitions)
+    check_number("partitions", partitions, "a number of tasks")
     settings = make_settings(
         bootstrap_servers,
         topic=topic,

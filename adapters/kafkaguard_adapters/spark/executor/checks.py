@@ -32,11 +32,11 @@ def find_refused(columns: Columns, known: KnownTopics) -> dict[int, Reason]:
         elif not known.exists(topic):
             refused |= dict.fromkeys(_indices(rows), Reason.UNKNOWN_TOPIC)
         else:
-            refused |= _refused_by(topic, rows, columns, known)
+            refused |= _find_refused_by(topic, rows, columns, known)
     return refused | columns.get_earlier_refusals()
 
 
-def _refused_by(
+def _find_refused_by(
     topic: str, rows: Any, columns: Columns, known: KnownTopics
 ) -> dict[int, Reason]:
     """Find the rows that one topic refuses; a later reason has precedence."""

@@ -103,20 +103,20 @@ class Delivery:
 
     def _refuse(self, columns: Columns, refused: Mapping[int, Reason]) -> None:
         """Give refused rows to the driver, and count the rows between them as sent."""
-        before = -1
+        previous = -1
         for row in sorted(refused):
-            self._driver.assume_delivered(row - before - 1)
-            before = row
+            self._driver.assume_delivered(row - previous - 1)
+            previous = row
             record, reason = columns.record(row), refused[row]
-            error = self._error_of(record, reason)
+            error = self._make_error(record, reason)
             self._driver.refused_at_once(record, reason, error)
-        self._driver.assume_delivered(len(columns) - before - 1)
+        self._driver.assume_delivered(len(columns) - previous - 1)
 
-    def _error_of(self, record: SinkRecord, reason: Reason) -> KafkaGuardError:
-        said = None
+    def _make_error(self, record: SinkRecord, reason: Reason) -> KafkaGuardError:
+        text = None
         if reason is Reason.TOO_LARGE and record.topic is not None:
-            said = describe_exceeded(self._known.limits(record.topic), record.sizes)
-        return record_error(reason, record.topic, said)
+            text = describe_exceeded(self._known.limits(record.topic), record.sizes)
+        return record_error(reason, record.topic, text)
 
     def end_window(self) -> None:
         """Wait for the outcome of every record that was sent, and handle failures.
@@ -126,5 +126,5 @@ class Delivery:
         """
         self._sender.flush()
         sent, self._sent = self._sent, []
-        opened, self._open, self._open_bytes = self._open, 0, 0
-        self._driver.end_window(opened, sent)
+        count, self._open, self._open_bytes = self._open, 0, 0
+        self._driver.end_window(count, sent)
