@@ -244,8 +244,8 @@ def _home_of(client: Any) -> str:
     home = _home_of_class(type(client))
     if home is not None:
         return home
-    known = ", ".join(f"{package}.{name}" for package, name in _HOMES)
+    clients = ", ".join(f"{package}.{name}" for package, name in _HOMES)
     raise TypeError(
         f"guard() has no adapter for {type(client).__module__}."
-        f"{type(client).__qualname__}; it knows {known}"
+        f"{type(client).__qualname__}; it knows {clients}"
     )

@@ -31,8 +31,8 @@ class Loader(yaml.SafeLoader):
 
 
 Loader.yaml_implicit_resolvers = {
-    first: [(tag, form) for tag, form in known if tag in (_NULL, _MERGE)]
-    for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    first: [(tag, form) for tag, form in resolvers if tag in (_NULL, _MERGE)]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 for _kind, _form, _first in (
     ("bool", r"(?i:true|false|yes|no)", "tTfFyYnN"),

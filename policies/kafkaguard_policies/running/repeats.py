@@ -55,15 +55,15 @@ def report_done(
         return
     if confirm is None:
         _log.warning(
-            "an earlier attempt has made it, and its answer was lost (%s): whether it "
-            "is as requested was not checked; give retry(confirm=) for that",
+            "an earlier attempt made the change, and its answer was lost (%s): whether "
+            "it is as requested was not checked; give retry(confirm=) for that",
             error,
         )
         return
     try:
         answer = confirm()
     except Exception:  # noqa: BLE001 - the check is the caller's
-        _log.exception("an earlier attempt has made it, and confirm() raised")
+        _log.exception("an earlier attempt made the change, and confirm() raised")
         return
     if answer is False or isinstance(answer, str):
         what = f": {answer}" if isinstance(answer, str) else ""

@@ -90,7 +90,7 @@ class Retrier(Caller):
             result = fn(*args, **kwargs)
         except Exception as error:  # noqa: BLE001 - judged, and raised again if it ends
             failure = error
-        except:  # noqa: E722 - a raised KafkaError is no exception
+        except:  # noqa: E722 - a raised KafkaError is not an exception
             failure = met()
         else:
             if result.__class__ in LAZY:
@@ -129,7 +129,7 @@ class Retrier(Caller):
             failure: Exception = TimeoutError(*cancelled.args)
         except Exception as error:  # noqa: BLE001 - judged, and raised again if it ends
             failure = error
-        except:  # noqa: E722 - a raised KafkaError is no exception
+        except:  # noqa: E722 - a raised KafkaError is not an exception
             failure = met()
         else:
             shared.count_success()
