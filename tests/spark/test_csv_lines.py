@@ -12,7 +12,7 @@ import pytest
 from kafkaguard_adapters.spark.pipeline.csv_lines import (
     are_read_by_line,
     find_other_header,
-    open_quote,
+    make_open_quote_pattern,
 )
 from kafkaguard_adapters.spark.pipeline.input_files import (
     describe_empty_files,
@@ -58,13 +58,13 @@ ESCAPED_BY_QUOTES = {"escape": '"'}
 )
 def test_line_that_ends_inside_quotes_is_found(line, options, is_open):
     """A quote counts at the start of a field, and not where it is escaped."""
-    assert is_open == bool(re.search(open_quote(options), line))
+    assert is_open == bool(re.search(make_open_quote_pattern(options), line))
 
 
 def test_long_line_needs_no_long_search():
     """No part of the pattern is tried twice."""
     line = ",".join(['"a\\"b"'] * 20_000) + ',"' + 'x""' * 20_000 + 'y"z'
-    assert not re.search(open_quote({}), line)
+    assert not re.search(make_open_quote_pattern({}), line)
 
 
 @pytest.mark.parametrize(

@@ -241,7 +241,7 @@ def test_report_without_a_checkpoint_says_that_it_is_not_known(monkeypatch, kind
         growth = StreamWriter(settings)._plan_growth()
     else:
         function = ForeachBatch(settings)
-        growth = function._growth(SimpleNamespace(sparkSession=None), 0)
+        growth = function._begin_growth(SimpleNamespace(sparkSession=None), 0)
     (said,) = make_report(settings, TaskCounts(), growth).warnings
     assert "the query's checkpoint is not known here" in said
     assert "no broker" not in said

@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from kafkaguard_adapters.spark.pipeline.casts import under_casts
+from kafkaguard_adapters.spark.pipeline.casts import strip_casts
 from kafkaguard_adapters.spark.pipeline.kafka_source import (
     check_other_topics,
     with_beginning,
@@ -50,7 +50,7 @@ def pipeline(source, **parts):
 )
 def test_casts_are_peeled_off(expression, inner):
     """Down to the value that one of them may make null of."""
-    assert inner == under_casts(expression)
+    assert inner == strip_casts(expression)
 
 
 def test_unknown_option_is_named_with_the_nearest_right_one():

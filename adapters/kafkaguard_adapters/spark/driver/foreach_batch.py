@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     OnReport = Callable[[WriteReport, int], object]
 
 _NO_CHECKPOINT = (
-    "the query's checkpoint is not known here (Spark Connect does not tell it), so how "
-    "many records are new is unknown: give foreach_batch its checkpoint"
+    "the query's checkpoint is not known here (Spark Connect does not expose it), so "
+    "how many records are new is unknown: give foreach_batch its checkpoint"
 )
 _log = logging.getLogger("kafkaguard.spark")
 
@@ -73,24 +73,24 @@ class ForeachBatch:
         """
         check_frame(batch)
         order = check_order(batch, self.order_by)
-        kept = cache_for(self.settings.client)
+        cache = cache_for(self.settings.client)
         try:
             report = write_frame(
                 batch,
                 self.settings,
                 look_up(self.settings, KEEP_S),
-                self._growth(batch, batch_id),
+                self._begin_growth(batch, batch_id),
                 partitions=self.partitions,
                 order_by=order,
             )
         except KafkaGuardError:
-            kept.forget(self.settings.topics)
+            cache.forget(self.settings.topics)
             raise
         if report.dead_lettered:
-            kept.forget(self.settings.topics)
+            cache.forget(self.settings.topics)
         return report
 
-    def _growth(self, batch: DataFrame, batch_id: int) -> Growth:
+    def _begin_growth(self, batch: DataFrame, batch_id: int) -> Growth:
         """Return the end offsets from before this micro-batch was first tried."""
         growth = Growth.begin(self.settings)
         checkpoint = self.checkpoint or checkpoint_of(batch)

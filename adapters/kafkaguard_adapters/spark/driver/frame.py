@@ -11,7 +11,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import Column, DataFrame, functions
 
 from kafkaguard._common.closest import did_you_mean
-from kafkaguard_adapters.spark.columns import other_columns
+from kafkaguard_adapters.spark.columns import list_columns
 from kafkaguard_adapters.spark.setting_errors import setting_error
 from kafkaguard_adapters.spark.settings import check_type
 
@@ -120,7 +120,7 @@ def _shorten(error: AnalysisException, columns: Sequence[str]) -> str:
     if "objectName" not in parameters:
         return next(line for line in str(error).splitlines() if line.strip())
     name = parameters["objectName"].replace("`", "")
-    return f"there is no column {name}{other_columns(name, columns)}"
+    return f"there is no column {name}{list_columns(name, columns)}"
 
 
 @contextmanager

@@ -63,13 +63,15 @@ def are_read_by_line(options: Mapping[str, str]) -> bool:
     return not is_multi_line and _quote(options) != ""
 
 
-def as_lines(options: Mapping[str, str]) -> dict[str, str]:
+def make_line_options(options: Mapping[str, str]) -> dict[str, str]:
     """Return the options with which Spark reads each line as one value."""
-    kept = {n: value for n, value in options.items() if n.lower() not in _OF_LINES}
-    return {**kept, **_NEVER}
+    of_files = {n: value for n, value in options.items() if n.lower() not in _OF_LINES}
+    return {**of_files, **_NEVER}
 
 
-def line_schema(header: str | None, folders: Sequence[StructField] = ()) -> StructType:
+def make_line_schema(
+    header: str | None, folders: Sequence[StructField] = ()
+) -> StructType:
     """Return the schema of lines.
 
     Args:
@@ -104,10 +106,10 @@ def is_open(line: Column, options: Mapping[str, str]) -> Column:
     separator = _separator(options)
     if len(separator) > 1:
         line = F.replace(line, F.lit(separator), F.lit(_NEVER["sep"]))
-    return line.contains(_quote(options)) & line.rlike(open_quote(options))
+    return line.contains(_quote(options)) & line.rlike(make_open_quote_pattern(options))
 
 
-def open_quote(options: Mapping[str, str]) -> str:
+def make_open_quote_pattern(options: Mapping[str, str]) -> str:
     """Return the pattern of a line that ends inside quotes, for Java.
 
     No part of it gives back what it has matched, so a long line needs no long search.

@@ -57,16 +57,16 @@ def check_options(spark: SparkSession, source: Source) -> None:
         raise MistakeError(*problems)
 
 
-def find_wrong_names(source: Source, known: Collection[str]) -> Iterator[Problem]:
+def find_wrong_names(source: Source, names: Collection[str]) -> Iterator[Problem]:
     """Find a source's options that do not exist.
 
     Args:
         source: The source.
-        known: The format's options. A name with a dot may be a setting of the file
+        names: The format's options. A name with a dot may be a setting of the file
             system, so it is not checked, except for the format ``kafka``.
     """
     of_kafka = source.format.lower() == kafka_source.FORMAT
-    lowered = {name.lower() for name in known}
+    lowered = {name.lower() for name in names}
     for name in source.options:
         place = "source", "options", name
         if of_kafka and name.lower().startswith(_SETTING):
@@ -79,7 +79,7 @@ def find_wrong_names(source: Source, known: Collection[str]) -> Iterator[Problem
                     place,
                 )
         elif name.lower() not in lowered and (of_kafka or "." not in name):
-            hint = did_you_mean(name, known)
+            hint = did_you_mean(name, names)
             if of_kafka and not hint:
                 hint = f"; a setting of Kafka's client is written 'kafka.{name}'"
             yield Problem(

@@ -20,9 +20,9 @@ from kafkaguard._delivery.dead_letters import Reason
 from kafkaguard_adapters.spark.pipeline.csv_lines import (
     RAW,
     are_read_by_line,
-    as_lines,
     is_open,
-    line_schema,
+    make_line_options,
+    make_line_schema,
     parse_line,
 )
 from kafkaguard_adapters.spark.pipeline.input_files import find_different_heads
@@ -216,7 +216,7 @@ class _CsvFiles:
         self._options = {n.lower(): value for n, value in source.options.items()}
         self._has_header = self._options.get("header", "false").lower() == "true"
         try:
-            lines = self._lines(spark.read, line_schema(None), {"header": "false"})
+            lines = self._lines(spark.read, make_line_schema(None), {"header": "false"})
             first, addresses = lines.first(), lines.inputFiles()
             folders = {name.lower() for name in lines.columns[1:]}
         except AnalysisException:  # There is no file yet.
@@ -229,7 +229,7 @@ class _CsvFiles:
 
     @property
     def ends_open(self) -> Column | None:
-        """Whether a malformed line ends inside quotes; None: that is no mistake."""
+        """Whether a malformed line ends inside quotes; None: that is not a mistake."""
         if not are_read_by_line(self._options):
             return None
         return is_open(F.col(LINE), self._options)
@@ -288,7 +288,7 @@ class _CsvFiles:
         has_header = str(self._has_header).lower()
         lines = self._lines(
             reader,
-            line_schema(header, self._folders),
+            make_line_schema(header, self._folders),
             {"header": has_header, "enforceSchema": enforced},
         ).withColumn(FILE, F.col(_PATH))
         folders = [each.name for each in self._folders]
@@ -310,7 +310,9 @@ class _CsvFiles:
     def _lines(
         self, reader: Any, schema: StructType, more: dict[str, str]
     ) -> DataFrame:
-        return _load(reader, self._source, as_lines(self._options) | more, schema)
+        return _load(
+            reader, self._source, make_line_options(self._options) | more, schema
+        )
 
 
 def _quote(name: str) -> str:

@@ -19,7 +19,7 @@ from kafkaguard_adapters.spark.driver.frame import find_objection
 from kafkaguard_adapters.spark.driver.plan import FEWEST
 from kafkaguard_adapters.spark.driver.write import write
 from kafkaguard_adapters.spark.marker import error_from, iterate_causes
-from kafkaguard_adapters.spark.pipeline.casts import under_casts
+from kafkaguard_adapters.spark.pipeline.casts import strip_casts
 from kafkaguard_adapters.spark.pipeline.csv_lines import find_other_header
 from kafkaguard_adapters.spark.pipeline.input_files import (
     TEXTS,
@@ -161,7 +161,7 @@ def _evaluate(rows: Rows, pipeline: Pipeline) -> DataFrame:
     headers = {} if isinstance(select.headers, str) else select.headers
     texts |= {f"{_HEADER}{n}": text for n, text in enumerate(headers.values())}
     texts |= {f"{_ORDER}{n}": text for n, text in enumerate(pipeline.order_by)}
-    cast = under_casts(select.key) if select.key else None
+    cast = strip_casts(select.key) if select.key else None
     if cast is not None:
         texts[_LOST] = cast
     lines = [LINE, FILE] if rows.has_lines else []
