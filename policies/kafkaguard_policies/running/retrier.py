@@ -97,7 +97,7 @@ class Retrier(Caller):
                 raise_lazy(result, fn)
             shared.count_success()
             if self._on_success:
-                self._tell_success(started, shared.policy_id)
+                self._report_success(started, shared.policy_id)
             return result
         call = self.start_call(deadline, started, shared)
         run: Driver[T] = Driver(self, fn, args, kwargs, call, failure)
@@ -134,7 +134,7 @@ class Retrier(Caller):
         else:
             shared.count_success()
             if self._on_success:
-                self._tell_success(started, shared.policy_id)
+                self._report_success(started, shared.policy_id)
             return result
         finally:
             leave(watched)
@@ -145,13 +145,13 @@ class Retrier(Caller):
         finally:
             del failure, run
 
-    def _tell_success(self, started: float, policy_id: str) -> None:
+    def _report_success(self, started: float, policy_id: str) -> None:
         elapsed = self.clock() - started
-        for tell in self._on_success:
+        for report in self._on_success:
             try:
-                tell(self.context, elapsed, policy_id)
+                report(self.context, elapsed, policy_id)
             except Exception:  # noqa: BLE001 - a broken hook never breaks a call
-                logger.exception("hook %r failed at a success; going on", tell)
+                logger.exception("hook %r failed at a success; going on", report)
 
 
 def seconds(value: float | timedelta) -> float:

@@ -166,4 +166,4 @@ def _measure_number(length: str) -> str:
 
 
 def _measure(name: str) -> str:
-    return f"coalesce(octet_measure({name}), 0)"
+    return f"coalesce(octet_length({name}), 0)"
