@@ -9,7 +9,7 @@ from svg import element, picture, text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from kafkaguard_policies.advice.schedule import PreviewRow
+    from kafkaguard_policies.advice.preview import PreviewRow
 
 _LEFT, _WIDTH, _ROW, _TOP = 90, 560, 22, 48
 _TOTAL = _LEFT + _WIDTH + 40

@@ -13,8 +13,10 @@ if TYPE_CHECKING:
         Ruling as Ruling,
         StopReason as StopReason,
     )
-    from kafkaguard_policies.advice.preview import Preview as Preview
-    from kafkaguard_policies.advice.schedule import PreviewRow as PreviewRow
+    from kafkaguard_policies.advice.preview import (
+        Preview as Preview,
+        PreviewRow as PreviewRow,
+    )
     from kafkaguard_policies.advice.stacking import (
         Finding as Finding,
         check_stacking as check_stacking,
@@ -45,8 +47,7 @@ exports(
     {
         "kafkaguard._retries.breaker": "BreakerState",
         "kafkaguard._retries.machine": "CallContext Ruling StopReason",
-        "kafkaguard_policies.advice.preview": "Preview",
-        "kafkaguard_policies.advice.schedule": "PreviewRow",
+        "kafkaguard_policies.advice.preview": "Preview PreviewRow",
         "kafkaguard_policies.advice.stacking": "Finding check_stacking",
         "kafkaguard_policies.model.policy": (
             "Backoff Breaker Budget DeadLetter LetterLimit Override OverrideCondition"

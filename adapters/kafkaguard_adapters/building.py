@@ -1,4 +1,4 @@
-"""What ``guard()`` was told about a client, and how to build the client again."""
+"""The arguments of ``guard()``, and how to build the client again."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What ``guard()`` was told about a client; each ``wrap`` gets it.
+    """The arguments of ``guard()``; each ``wrap`` gets them.
 
     Attributes:
         policy: The policy.
-        factory: Builds the client; None: the caller has given the client itself.
+        factory: Builds the client; None: the caller gave the client itself.
         config: The client's settings; None: not given.
         cache: Facts about topics: those that the caller has declared, and later those
             that were looked up.
@@ -46,14 +46,14 @@ class Builder:
     """Builds the same client again.
 
     Args:
-        wish: What ``guard()`` was told.
+        wish: The arguments of ``guard()``.
         client: The first client.
         settings: The settings to build its class with, as read from the client; None:
             they are not known, or not enough.
         make: Makes the client's errors.
 
     Attributes:
-        was_given: Whether the caller has given a factory.
+        was_given: Whether the caller gave a factory.
         can_build: Whether ``build`` can build a client.
     """
 

@@ -120,7 +120,7 @@ class ClientErrors(ABC):
         is_exception = isinstance(original, BaseException)
         error = self._combine(
             verdict.error_class,
-            _importable(type(original)) if is_exception else self.base,
+            _find_importable(type(original)) if is_exception else self.base,
             original.args if is_exception else (original,),
             message,
             attributes=dict(vars(original)) if is_exception else {},
@@ -147,9 +147,9 @@ class ClientErrors(ABC):
         """Make the error of a record whose key or value the application cannot decode.
 
         Args:
-            original: What the deserializer has raised. If its class can be a parent,
+            original: The exception of the deserializer. If its class can be a parent,
                 the error is also an instance of it.
-            part: What could not be decoded.
+            part: The part that could not be decoded.
             offset: The record's offset.
             key: The bytes of its key.
             value: The bytes of its value.
@@ -165,33 +165,32 @@ class ClientErrors(ABC):
             f"({type(original).__name__}). The next poll reads on behind this record; "
             "seek to its offset to read it again"
         )
-        found = signal_of(original)
-        code = found.key if found is not None and isinstance(found.key, int) else None
+        signal = signal_of(original)
+        code = signal.key if signal and isinstance(signal.key, int) else None
         ours: type[KafkaGuardError] = SerializationFailedError
         if code is not None and issubclass(for_code(code), ours):
             ours = for_code(code)
         wrapper = ours(message)
         wrapper.__cause__ = original
-        known = {
+        place |= {
             "code": ours.code,
             "api": "Fetch",
             "verdict": classify(wrapper, api="Fetch", client=self.client),
             "original": original,
-            **place,
         }
         args = self._args(ours.code, message)
         try:
             error = self._combine(
                 ours,
-                _importable(type(original)),
+                _find_importable(type(original)),
                 args,
                 message,
                 attributes=dict(vars(original)),
-                **known,
+                **place,
             )
         except Exception:  # noqa: BLE001 - an exception's class may allow no subclass
             error = self._combine(
-                ours, self.base, args, message, attributes={}, **known
+                ours, self.base, args, message, attributes={}, **place
             )
         error.__dict__.update(offset=offset, key=key, value=value, headers=headers)
         error.__cause__ = original
@@ -213,8 +212,8 @@ class ClientErrors(ABC):
         )
 
     def _class_of(self, ours: type[KafkaGuardError]) -> type[BaseException]:
-        found = (self.conditions[c] for c in ours.__mro__ if c in self.conditions)
-        return next(found, self.base)
+        classes = (self.conditions[c] for c in ours.__mro__ if c in self.conditions)
+        return next(classes, self.base)
 
     def _args(self, code: int | None, message: str | None) -> tuple[Any, ...]:  # noqa: ARG002 - for clients whose exceptions carry the code in an object
         """Return ``args`` as the client would set them."""
@@ -257,7 +256,7 @@ def recast(error: KafkaGuardError, theirs: type[BaseException]) -> KafkaGuardErr
     return copy
 
 
-def _importable(cls: type[BaseException]) -> type[BaseException]:
+def _find_importable(cls: type[BaseException]) -> type[BaseException]:
     """Return the nearest class that another process can import.
 
     kafka-python makes a new class for each unknown code.
@@ -268,6 +267,5 @@ def _importable(cls: type[BaseException]) -> type[BaseException]:
         except ImportError:
             continue
         if vars(module).get(parent.__name__) is parent:
-            found: type[BaseException] = parent
-            return found
+            return parent  # type: ignore[no-any-return]  # vars() has no types
     return Exception

@@ -105,15 +105,15 @@ def guard(
     if config is not None:
         mapping("guard(): config", config, "a mapping of the client's settings")
     if factory is not None:
-        client, config = _built(factory, config or {})
+        client, config = _build(factory, config or {})
+    _check_unguarded(client)
     home = _home_of(client)
     if config is not None and factory is None:
         _check_names(type(client), home, config)
     loaded = load_policy(policy)
     compare(client, home, config, loaded, strict=strict)
-    _check_unguarded(client)
     module = import_module(home)
-    _tell_unused(loaded, obeyed_by(home), client)
+    _warn_of_unused(loaded, obeyed_by(home), client)
     cache = TopicFactsCache(topics)
     guarded = module.wrap(client, Wish(loaded, factory, config, cache, on_event))
     if client is not None:
@@ -123,28 +123,28 @@ def guard(
 
 def _check_unguarded(client: Any) -> None:
     """Refuse a client that has a guard: two of them would both act on its records."""
-    known = _GUARDS.get(id(client))
+    existing = _GUARDS.get(id(client))
     # A guard may have replaced its client, whose id another object then has.
-    if known is not None and known.client is client:
-        raise _guarded_already(client)
+    is_guarded = existing is not None and existing.client is client
+    if is_guarded or type(client).__module__.startswith("kafkaguard_adapters."):
+        raise TypeError(
+            f"{client!s} is guarded already: use the object that guard() has returned"
+        )
 
 
-def _guarded_already(client: Any) -> TypeError:
-    return TypeError(
-        f"{client!s} is guarded already: use the object that guard() has returned"
-    )
+def _import_sibling(home: str, name: str) -> Any:
+    """Import the module of this name in the folder of a client."""
+    return import_module(f"{home.rpartition('.')[0]}.{name}")
 
 
 def _check_names(kind: type, home: str, config: Mapping[str, Any]) -> None:
     """Refuse a setting that the client's class does not have."""
-    folder, _, _ = home.rpartition(".")
-    known = import_module(f"{folder}.settings").setting_names(kind)
+    names = _import_sibling(home, "settings").setting_names(kind)
     try:
-        check_names(config, known or config)
+        check_names(config, names or config)
     except SettingError as error:
-        make = import_module(f"{folder}.errors").errors.make
-        text = f"guard(): config: {error}"
-        raise make(ClientConfigurationError, text) from None
+        make = _import_sibling(home, "errors").errors.make
+        raise make(ClientConfigurationError, f"guard(): config: {error}") from None
 
 
 def _check_servers(kind: type, home: str, config: Mapping[str, Any]) -> None:
@@ -155,20 +155,18 @@ def _check_servers(kind: type, home: str, config: Mapping[str, Any]) -> None:
     Raises:
         ClientConfigurationError: ``bootstrap.servers`` is missing or empty.
     """
-    folder = home.rpartition(".")[0]
-    settings = import_module(f"{folder}.settings")
+    settings = _import_sibling(home, "settings")
     has_servers = getattr(settings, "has_servers", None)
     if has_servers is None or not settings.setting_names(kind) or has_servers(config):
         return
-    make = import_module(f"{folder}.errors").errors.make
-    raise make(
+    raise _import_sibling(home, "errors").errors.make(
         ClientConfigurationError,
         "guard(): config has no bootstrap.servers, so the client would never connect: "
         'add it: config={"bootstrap.servers": "host:9092", ...}',
     )
 
 
-def _tell_unused(policy: RetryPolicy, obeyed: frozenset[str], client: Any) -> None:
+def _warn_of_unused(policy: RetryPolicy, obeyed: frozenset[str], client: Any) -> None:
     """Warn about settings of a user's policy that this client does not obey."""
     unused = unused_settings(policy, obeyed, presets())
     if not unused:
@@ -192,8 +190,8 @@ def _tell_unused(policy: RetryPolicy, obeyed: frozenset[str], client: Any) -> No
 
 def _check_topics(topics: Any) -> None:
     wanted = "TopicFacts by topic name: topics={'t': TopicFacts(compacted=True)}"
-    known = {} if topics is None else topics
-    for topic, facts in mapping("guard(): topics", known, wanted).items():
+    given = {} if topics is None else topics
+    for topic, facts in mapping("guard(): topics", given, wanted).items():
         if not isinstance(topic, str):
             raise TypeError(f"guard(): topics takes names (str), not {topic!r}")
         if not isinstance(facts, TopicFacts):
@@ -203,7 +201,7 @@ def _check_topics(topics: Any) -> None:
             )
 
 
-def _built(
+def _build(
     factory: Callable[..., Any], config: Mapping[str, Any]
 ) -> tuple[Any, Mapping[str, Any]]:
     """Build a client.
@@ -222,24 +220,21 @@ def _built(
     _check_servers(cast("type", factory), home, config)
     prepare = getattr(import_module(home), "prepare", None)
     prepared: Mapping[str, Any] = prepare(config) if prepare else config
-    folder = home.rpartition(".")[0]
-    errors = import_module(f"{folder}.errors").errors
+    errors = _import_sibling(home, "errors").errors
     try:
         return build(factory, prepared), prepared
     except errors.base as error:
-        read_settings = import_module(f"{folder}.settings").read_settings
+        read_settings = _import_sibling(home, "settings").read_settings
         settings = partial(read_settings, config, errors.make)
         raise run(explain(errors.translate(error), settings, errors.make)) from error
 
 
 def _home_of_class(kind: type) -> str | None:
-    known = ((module_of(cls).partition(".")[0], cls.__name__) for cls in kind.__mro__)
-    return next((_HOMES[each] for each in known if each in _HOMES), None)
+    names = ((module_of(cls).partition(".")[0], cls.__name__) for cls in kind.__mro__)
+    return next((_HOMES[each] for each in names if each in _HOMES), None)
 
 
 def _home_of(client: Any) -> str:
-    if type(client).__module__.partition(".")[0] == "kafkaguard_adapters":
-        raise _guarded_already(client)
     if isinstance(client, type) and _home_of_class(client) is not None:
         name = client.__qualname__
         raise TypeError(
@@ -249,8 +244,8 @@ def _home_of(client: Any) -> str:
     home = _home_of_class(type(client))
     if home is not None:
         return home
-    known = ", ".join(f"{package}.{name}" for package, name in _HOMES)
+    clients = ", ".join(f"{package}.{name}" for package, name in _HOMES)
     raise TypeError(
         f"guard() has no adapter for {type(client).__module__}."
-        f"{type(client).__qualname__}; it knows {known}"
+        f"{type(client).__qualname__}; it knows {clients}"
     )

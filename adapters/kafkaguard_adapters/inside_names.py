@@ -1,4 +1,4 @@
-"""Check that a client has the private names that the guard uses.
+"""Checks that a client has the private names that the guard uses.
 
 A method that the guard replaces must also have the known arguments.
 """
@@ -88,13 +88,13 @@ def missing_in_producer(
     try:
         for module in ("reading", "moving", "transactions"):
             import_module(f"{package}.{module}")
-        found = dict(objects())
+        owners = dict(objects())
     except (AttributeError, ImportError, TypeError) as error:
         return [str(error)]
     return missing(
-        found,
-        {kind: used[kind] for kind in found},
-        {of: arguments for of, arguments in replaced.items() if of[0] in found},
+        owners,
+        {kind: used[kind] for kind in owners},
+        {of: arguments for of, arguments in replaced.items() if of[0] in owners},
     )
 
 

@@ -119,8 +119,8 @@ def obeyed_by(module: str) -> frozenset[str]:
 
 def given_settings(policy: RetryPolicy) -> frozenset[str]:
     """Return the settings that a policy, or a policy that it extends, sets."""
-    given = policy.model_fields_set - _DESCRIPTION - {"overrides"}
-    return frozenset(given) | _overridden(policy)
+    settings = policy.model_fields_set - _DESCRIPTION - {"overrides"}
+    return frozenset(settings) | _list_overridden(policy)
 
 
 def unused_settings(
@@ -144,9 +144,9 @@ def unused_settings(
         for name in settings
         if all(getattr(policy, name) != getattr(base, name) for base in bases)
     }
-    return sorted((changed | _overridden(policy)) - set(obeyed))
+    return sorted((changed | _list_overridden(policy)) - set(obeyed))
 
 
-def _overridden(policy: RetryPolicy) -> frozenset[str]:
+def _list_overridden(policy: RetryPolicy) -> frozenset[str]:
     names = (override.model_fields_set - {"when"} for override in policy.overrides)
     return frozenset(f"overrides.{name}" for name in frozenset().union(*names))

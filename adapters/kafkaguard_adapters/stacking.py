@@ -1,4 +1,4 @@
-"""Compare a client's own settings with the policy."""
+"""Comparison of a client's own settings with the policy."""
 
 from __future__ import annotations
 
@@ -87,33 +87,33 @@ def _with_underscores(finding: Finding) -> Finding:
     """Spell settings as keyword arguments, so that users can copy them."""
     message = finding.message
     for name in _NAMES:
-        message = message.replace(name, _argument(name))
+        message = message.replace(name, _to_argument(name))
     change = finding.change
     return replace(
         finding,
-        setting=_argument(finding.setting),
+        setting=_to_argument(finding.setting),
         message=message,
-        change=_argument(change) if change in _NAMES else change,
+        change=_to_argument(change) if change in _NAMES else change,
     )
 
 
-def _argument(name: str) -> str:
+def _to_argument(name: str) -> str:
     return name.replace(".", "_")
 
 
-def _of_kafka_python(
+def _read_kafka_python(
     client: Any, _kind: str, _config: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     config = client.config
-    return {n: config[_argument(n)] for n in _NAMES if _argument(n) in config}
+    return {n: config[_to_argument(n)] for n in _NAMES if _to_argument(n) in config}
 
 
-def _of_aiokafka(
+def _read_aiokafka(
     client: Any, kind: str, _config: Mapping[str, Any] | None
 ) -> dict[str, Any]:
     """Read the settings from attributes of the client and of its parts."""
-    said = {n: getattr(client, f"_{_argument(n)}", None) for n in _NAMES}
-    settings = {name: value for name, value in said.items() if value is not None}
+    values = {n: getattr(client, f"_{_to_argument(n)}", None) for n in _NAMES}
+    settings = {name: value for name, value in values.items() if value is not None}
     if kind == "producer":
         transactions = client._txn_manager  # noqa: SLF001 - not public in aiokafka
         settings["retries"] = float("inf")  # no such setting; aiokafka always retries
@@ -125,7 +125,7 @@ def _of_aiokafka(
     return settings
 
 
-def _of_confluent(
+def _read_confluent(
     _client: Any, kind: str, config: Mapping[str, Any] | None
 ) -> dict[str, Any] | None:
     """Read the settings that the user gave; the client does not expose its settings."""
@@ -133,9 +133,9 @@ def _of_confluent(
         return None
     settings: dict[str, Any] = dict(_LIBRDKAFKA[kind])
     for name, value in config.items():
-        known = ALIASES.get(name, name)
-        if known in _NAMES:
-            settings[known] = value if known == "transactional.id" else _value(value)
+        name = ALIASES.get(name, name)  # noqa: PLW2901 - one name for each setting
+        if name in _NAMES:
+            settings[name] = value if name == "transactional.id" else _parse(value)
     if settings.get("transactional.id"):  # librdkafka then enables idempotence itself
         settings["enable.idempotence"] = True
     if settings.get("delivery.timeout.ms") == 0:
@@ -143,15 +143,15 @@ def _of_confluent(
     return settings
 
 
-def _value(value: Any) -> Any:
-    """Convert a value given as text, as librdkafka does."""
+def _parse(value: Any) -> Any:
+    """Convert a value that is text, as librdkafka does."""
     if not isinstance(value, str):
         return value
     return _WORDS[value.lower()] if value.lower() in _WORDS else float(value)
 
 
 _READERS: dict[str, tuple[str, Any]] = {
-    "aiokafka": ("aiokafka", _of_aiokafka),
-    "confluent": ("confluent-kafka", _of_confluent),
-    "kafka_python": ("kafka-python", _of_kafka_python),
+    "aiokafka": ("aiokafka", _read_aiokafka),
+    "confluent": ("confluent-kafka", _read_confluent),
+    "kafka_python": ("kafka-python", _read_kafka_python),
 }

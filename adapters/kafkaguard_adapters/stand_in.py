@@ -136,29 +136,31 @@ class GuardedAsyncClient(AsyncReportCalls, StandIn):
             KafkaGuardError: The client could not start. The error also has the class
                 that the client raises.
         """
-        if (
-            self._has_failed
-        ):  # aiokafka does not close a client that is marked as closed
+        if self._has_failed:
+            # aiokafka does not close a client that is marked as closed.
             self.client._closed = False  # noqa: SLF001 - there is no other way
         self._has_failed = False
         try:
             await self.client.start()
         except BaseException as error:
             self._has_failed = True
-            await self._leave()
+            await self._close_after_failure()
             if isinstance(error, self._client_error):
                 view, failure = self.cluster_view, self._translate(error)
                 raise await explain(failure, view.settings, view.make) from error
             raise
 
-    async def _leave(self) -> None:
+    async def _close_client(self) -> None:
+        async with asyncio.timeout(CLOSE_S):
+            await getattr(self.client, self._ends_with)()
+
+    async def _close_after_failure(self) -> None:
         """Close a client that did not start; log errors, so that start's is raised."""
-        name = self._ends_with
         try:
-            async with asyncio.timeout(CLOSE_S):
-                await getattr(self.client, name)()
+            await self._close_client()
         except Exception:  # noqa: BLE001 - only logged
-            _log.exception("%s.%s() failed", type(self.client).__name__, name)
+            name = type(self.client).__name__
+            _log.exception("%s.%s() failed", name, self._ends_with)
 
     @property
     def is_ended(self) -> bool:
@@ -187,14 +189,13 @@ class GuardedAsyncClient(AsyncReportCalls, StandIn):
             KafkaGuardError: The client has not closed within 30 s.
         """
         await self.cluster_view.close()
-        name = self._ends_with
         try:
-            async with asyncio.timeout(CLOSE_S):
-                await getattr(self.client, name)()
+            await self._close_client()
         except TimeoutError as error:
+            name = f"{type(self.client).__name__}.{self._ends_with}()"
             raise self.cluster_view.make(
                 ClientTimeoutError,
-                f"{type(self.client).__name__}.{name}() has not ended within "
+                f"{name} has not ended within "
                 f"{CLOSE_S:g} s and was cancelled; offsets or records may not have "
                 "been committed or sent. Check whether a broker answers",
             ) from error

@@ -39,8 +39,8 @@ class BreakerOpenError(ClientNotConnectedError):
     def __str__(self) -> str:
         """Describe since when the breaker is open, and when a probe is allowed."""
         place = f" [{self.place}]" if self.place else ""
-        said = self.summary or self.broker_message
-        return f"{self.name}{place}: {said}; nothing was sent"
+        why = self.summary or self.broker_message
+        return f"{self.name}{place}: {why}; nothing was sent"
 
 
 @dataclass(frozen=True, slots=True)

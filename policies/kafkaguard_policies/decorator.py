@@ -90,33 +90,35 @@ def retry(  # noqa: PLR0913 - facts about the calls, by name
         idempotent=idempotent,
         transactional=transactional,
     )
-    chosen = policy.policy if isinstance(policy, PolicyWatcher) else load_policy(policy)
-    retrier = Retrier(chosen, context, hooks=hooks, repairs=repairs, confirm=confirm)
+    current = (
+        policy.policy if isinstance(policy, PolicyWatcher) else load_policy(policy)
+    )
+    retrier = Retrier(
+        current, context, hooks=hooks, repairs=dict(repairs or {}), confirm=confirm
+    )
     if isinstance(policy, PolicyWatcher):
         policy.subscribe(retrier.use)
 
-    def decorate(fn: Callable[P, T]) -> Callable[P, T]:
-        decorated: Callable[P, T] = _decorated(retrier, fn)
-        return decorated
-
-    return decorate
+    return functools.partial(_decorate, retrier)
 
 
-def _decorated(retrier: Retrier, fn: Any) -> Any:
+def _decorate(retrier: Retrier, fn: Any) -> Any:
     check_callable(fn)
     if is_generator(fn):
         raise_generator(fn)
     if inspect.iscoroutinefunction(fn):
         arun = retrier.arun
 
-        async def awaited(*args: Any, **kwargs: Any) -> Any:
+        @functools.wraps(fn)
+        async def retry_coroutine(*args: Any, **kwargs: Any) -> Any:
             return await arun(fn, args, kwargs)
 
-        return functools.wraps(fn)(awaited)
+        return retry_coroutine
     if retrier.policy.attempt_timeout is not None:
         raise_timeout(fn)
 
-    def called(*args: Any, **kwargs: Any) -> Any:
+    @functools.wraps(fn)
+    def retry_function(*args: Any, **kwargs: Any) -> Any:
         return retrier.run(fn, args, kwargs)
 
-    return functools.wraps(fn)(called)
+    return retry_function

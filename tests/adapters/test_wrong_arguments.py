@@ -15,7 +15,6 @@ from kafkaguard.cluster import AsyncReportCalls, RemoteStorageWatch
 from kafkaguard.policies import CallContext, PolicyWatcher, check_stacking
 from kafkaguard.testing import ClusterError, FaultProxy, FaultSpecError, KafkaCluster
 from kafkaguard_policies.advice.stacking import report_stacking
-from kafkaguard_policies.running.retrier import Retrier
 
 #: No broker is there: an attempt to connect would be another error.
 NOWHERE = "127.0.0.1:1"
@@ -184,7 +183,6 @@ FLAGS = {
     "CallContext(): idempotent": lambda flag: CallContext(idempotent=flag),
     "CallContext(): transactional": lambda flag: CallContext(transactional=flag),
     "CallContext(): repeatable": lambda flag: CallContext(repeatable=flag),
-    "Retrier(): passes_timeout": lambda flag: Retrier(POLICY, passes_timeout=flag),
     "report_stacking(): strict": lambda flag: report_stacking((), strict=flag),
     "KafkaCluster(): tls": lambda flag: KafkaCluster(tls=flag),
     "KafkaCluster(): oauth": lambda flag: KafkaCluster(oauth=flag),

@@ -264,7 +264,7 @@ def test_wrong_content_is_one_message_and_exit_code_2(run, pipeline, change, sai
         (
             {"sink": {"config": {"max.request.size": "x"}}},
             "sink.config",
-            "not a number",
+            "Invalid value",
         ),
         ({"sink": {"bootstrap_servers": ":"}}, "sink.bootstrap_servers", "be parsed"),
         ({"sink": {"topic": None}}, "sink.topic", "no topic is named"),
@@ -429,12 +429,12 @@ def test_wrong_key_is_named_with_its_line_and_the_nearest_one(run, pipeline):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("source: [", "no well-formed YAML"),
+        ("source: [", "not well-formed YAML"),
         ("", "must be a mapping"),
         ("- a", "must be a mapping"),
         ("a: &a [*a]", "a policy or a pipeline needs four"),
         ("source: {path: ${NAME}}", 'write "${NAME}" in quotes'),
-        ("source:\n  {path: [${NAME}]}", "line 2: is no well-formed YAML"),
+        ("source:\n  {path: [${NAME}]}", "line 2: is not well-formed YAML"),
     ],
 )
 def test_what_is_no_pipeline_is_refused(run, text, said):

@@ -8,10 +8,9 @@ import pytest
 
 from kafkaguard import Action, RetryPolicy, load_policy
 from kafkaguard.errors import PolicyError
-from kafkaguard_policies.advice.ineffective_settings import doubts
-from kafkaguard_policies.reading.files import MOST_BYTES, read_text
+from kafkaguard_policies.advice.ineffective_settings import find_doubts
 from kafkaguard_policies.reading.schema import policy_schema
-from kafkaguard_policies.reading.sources import presets
+from kafkaguard_policies.reading.sources import MOST_BYTES, presets, read_text
 
 PLAIN = {"kind": "exponential", "base": 1, "cap": 60, "jitter": "none"}
 
@@ -140,7 +139,7 @@ def test_the_schema_tells_editors_the_bounds():
 )
 def test_a_setting_without_effect_is_doubted(settings, said):
     """From where it has none, and not before."""
-    found = doubts(RetryPolicy(**settings))
+    found = find_doubts(RetryPolicy(**settings))
     assert (said is None) == (not found)
     assert said is None or said in found[0]
 
@@ -169,14 +168,14 @@ def test_a_dead_letter_topic_has_no_dead_letters(override, settings, doubted):
     """An override about it that keeps them is doubted, whoever said so."""
     one = {"when": {"topic": "dead"}, "max_attempts": 2, **override}
     settings = {"dead_letter": {"topic": "dead"}, **settings}
-    found = doubts(RetryPolicy(overrides=[one], **settings))
+    found = find_doubts(RetryPolicy(overrides=[one], **settings))
     assert doubted == any("overrides[0] is about topic" in each for each in found)
 
 
 @pytest.mark.parametrize("preset", presets())
 def test_a_preset_has_no_setting_without_effect(preset):
     """Whoever starts from a preset is not warned about it."""
-    assert doubts(load_policy(preset)) == ()
+    assert find_doubts(load_policy(preset)) == ()
 
 
 def test_a_file_may_be_as_large_as_it_may_be(tmp_path):
@@ -192,7 +191,7 @@ def test_a_file_may_be_as_large_as_it_may_be(tmp_path):
 
 
 def test_a_path_that_no_file_can_have_is_refused(tmp_path):
-    """A null character is no error of the system's, and is told all the same."""
+    """A null character is not an error of the system's, and is told all the same."""
     with pytest.raises(PolicyError, match="cannot be read"):
         read_text(tmp_path / "a\0b.yaml")
 
@@ -235,7 +234,7 @@ def test_a_preview_is_complete_where_all_its_rows_are_there():
         ({"deadline": 0.5}, Action.RETRY, "after the deadline"),
         ({"max_attempts": 1}, Action.RETRY, "all attempts"),
         ({"on_reject": "drop"}, Action.REJECT, "a record is dropped"),
-        ({}, Action.IGNORE, "goes on: it is no failure"),
+        ({}, Action.IGNORE, "goes on: it is not a failure"),
     ],
 )
 def test_a_preview_without_a_wait_says_why(settings, action, said):

@@ -134,7 +134,7 @@ def test_show_a_file_with_all_that_it_inherits(tmp_path, text):
 
 
 def test_problems_as_json_have_their_file(wrong, tmp_path):
-    """The file itself, or the one that it extends; a preset is no file."""
+    """The file itself, or the one that it extends; a preset is not a file."""
     child = tmp_path / "child.yaml"
     child.write_text(f"extends: {wrong}\nrescue: maybe\n")
     for source, files in (
@@ -210,7 +210,7 @@ def test_diff_names_what_differs():
             "refreshes metadata or the coordinator, then waits up to 0.1 s and tries again, at most 8 attempts in all, within 30 s",
         ),
         (("89", "--policy", "none"), "stops: it was not accepted as often"),
-        (("46", "--policy", "none"), "goes on: it is no failure"),
+        (("46", "--policy", "none"), "goes on: it is not a failure"),
     ],
 )
 def test_explain_says_what_a_policy_does(arguments, said):

@@ -202,7 +202,7 @@ def test_a_limit_that_limits_nothing_is_refused():
 
 @pytest.mark.parametrize("code", [0, 999])
 def test_what_is_no_error_code_is_none_in_an_override(code):
-    """Code 0 in an override is refused, because 0 is no error."""
+    """Code 0 in an override is refused, because 0 is not an error."""
     text = said(overrides=[{"when": {"code": code}, "action": "RETRY"}])
     assert f" has no error code {code}; the codes go from -1 to " in text
 

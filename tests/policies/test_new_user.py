@@ -141,7 +141,7 @@ ONE_BY_ONE = [
     ("toml", '[backoff]\nbase = "0.5"', None, "write 0.5 without quotes"),
     ("toml", 'rescue = "maybe"', None, "must be 'ordered', 'any_order' or 'never'"),
     ("toml", "[backof]\nbase = 1", None, "did you mean 'backoff'?"),
-    ("toml", "deadline: 3", 1, "no well-formed TOML"),
+    ("toml", "deadline: 3", 1, "not well-formed TOML"),
 ]
 
 

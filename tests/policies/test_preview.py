@@ -76,7 +76,7 @@ def test_waits_cost_no_attempt():
         (Action.CONFIGURE, "stops: configuration"),
         (Action.FENCED, "stops: another instance"),
         (Action.IN_DOUBT, "stops: it may have been done already"),
-        (Action.IGNORE, "goes on: it is no failure"),
+        (Action.IGNORE, "goes on: it is not a failure"),
     ],
 )
 def test_what_ends_a_call_has_no_wait_and_says_why(action, said):

@@ -63,8 +63,8 @@ def test_a_variable_in_braces_is_explained_where_it_stands():
 @pytest.mark.parametrize(
     ("text", "line", "said"),
     [
-        ("a = 1\nb = \n", 2, "is no well-formed TOML: Invalid value (at line 2, colu"),
-        ("a = 1\nb = [", None, "is no well-formed TOML: "),
+        ("a = 1\nb = \n", 2, "is not well-formed TOML: Invalid value (at line 2, colu"),
+        ("a = 1\nb = [", None, "is not well-formed TOML: "),
         ("a = " + "[" * 3000, None, "is nested too deeply: "),
         ("", 1, "must be a mapping of settings, not nothing"),
     ],
@@ -160,7 +160,7 @@ def test_a_mistake_has_the_file_that_it_is_in_however_deep(tmp_path):
     (tmp_path / "c.yaml").write_text("deadline: 1\na: [\n")
     ((source, line, _, said),) = told(path)
     assert (source, line) == (str(tmp_path / "c.yaml"), 3)
-    assert said.startswith("is no well-formed YAML")
+    assert said.startswith("is not well-formed YAML")
 
 
 def test_a_description_is_not_inherited(tmp_path):

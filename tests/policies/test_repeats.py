@@ -72,11 +72,11 @@ def test_another_error_of_a_repeated_call_is_no_success():
 @pytest.mark.parametrize(
     ("confirm", "said"),
     [
-        (None, "nobody looked"),
+        (None, "was not checked"),
         (lambda: True, None),
         (lambda: None, None),
-        (lambda: False, "not as it was asked for"),
-        (lambda: "1 partition, not 3", "asked for: 1 partition, not 3"),
+        (lambda: False, "not as requested"),
+        (lambda: "1 partition, not 3", "as requested: 1 partition, not 3"),
         (lambda: 1 / 0, "confirm() raised"),
     ],
 )

@@ -82,11 +82,11 @@ FATAL_BUT_REPEATED = {
 RETRIABLE_BUT_NOT_REPEATED = {
     "answer-lost",  # 7 and 13 of a write
     "disk-has-failed",  # 56 of DescribeLogDirs: the disk does not come back
-    "election-not-needed",  # 84 in ElectLeaders is no failure
+    "election-not-needed",  # 84 in ElectLeaders is not a failure
     "leader-lost-after-append",  # 6 of a write
     "not-waited-for-replicas",  # 20 of a write
     "nothing-to-delete",  # 3 and 100 of DeleteTopics: the controller knows all topics
-    "replica-down-in-metadata",  # 9 in Metadata is no failure
+    "replica-down-in-metadata",  # 9 in Metadata is not a failure
 }
 
 

@@ -164,14 +164,6 @@ def test_what_returns_nothing_to_await_is_refused():
         asyncio.run(retrier(FAST.replace(attempt_timeout=5)).arun(named))
 
 
-def test_a_call_by_hand_is_judged_by_its_own_context():
-    """The retrier's counts where none is given."""
-    one = retrier(FAST, api="Produce")
-    timed_out = errors.RequestTimedOutError
-    assert one.start_call().failed(timed_out()).reason is StopReason.IN_DOUBT
-    assert one.start_call(CallContext(api="Fetch")).failed(timed_out()).kind == "again"
-
-
 def test_what_a_session_knows_goes_into_the_verdict():
     """Each fact of the context turns a verdict, or a place, round."""
     from kafkaguard import TopicFacts

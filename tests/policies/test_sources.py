@@ -163,7 +163,7 @@ def test_mistakes_of_both_files_are_told_together(tmp_path):
             "a number of seconds",
         ),
         ("a.yaml", "deadline: 1\ndeadline: 2\n", 2, ("deadline",), "stands twice"),
-        ("a.yaml", "a: [1\nb: 2\n", 2, (), "no well-formed YAML"),
+        ("a.yaml", "a: [1\nb: 2\n", 2, (), "not well-formed YAML"),
         ("a.yaml", "- 1\n", 1, (), "a mapping of settings, not a list"),
         ("a.yaml", "", 1, (), "not nothing"),
         ("a.yaml", "extends: 3\n", 1, ("extends",), "must be a text"),
@@ -174,7 +174,7 @@ def test_mistakes_of_both_files_are_told_together(tmp_path):
             ("overrides", 0, "action"),
             "RETRY",
         ),
-        ("a.yaml", "x: !!python/name:os.system\n", 1, (), "no well-formed YAML"),
+        ("a.yaml", "x: !!python/name:os.system\n", 1, (), "not well-formed YAML"),
         (
             "a.toml",
             "deadline = 1\n[backoff]\nbase = 'x'\n",
@@ -189,7 +189,7 @@ def test_mistakes_of_both_files_are_told_together(tmp_path):
             ("max_attemps",),
             "max_attempts",
         ),
-        ("a.toml", "deadline = 1\ndeadline = \n", 2, (), "no well-formed TOML"),
+        ("a.toml", "deadline = 1\ndeadline = \n", 2, (), "not well-formed TOML"),
         (
             "a.toml",
             "[[overrides]]\nwhen = {code = 29}\naction = 'RETRY'\n[[overrides]]\nwhen = {code = 29}\naction = 'X'\n",

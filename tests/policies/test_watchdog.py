@@ -9,7 +9,7 @@ from kafkaguard_policies.running.watchdog import (
     Watchdog,
     Watched,
     leave,
-    was_ours,
+    undo_cancellation,
     watch,
 )
 
@@ -109,15 +109,15 @@ def test_whose_cancellation_it_was_is_told_once():
     """The watchdog's alone: a timeout. Somebody else's, too: a cancellation."""
     dog = Watchdog(Loop())
     quiet = watching(dog, 99)
-    assert not was_ours(quiet)
+    assert not undo_cancellation(quiet)
     for before, others, ours in ((0, 0, True), (1, 0, True), (0, 1, False)):
         watched = watching(dog, 0, Task(before))
         dog.loop.tick()
         dog.loop.tick()
         watched.task.cancelled += others
-        assert ours is was_ours(watched)
+        assert ours is undo_cancellation(watched)
         assert before + others == watched.task.cancelled
-        assert not was_ours(watched)
+        assert not undo_cancellation(watched)
 
 
 def test_outside_a_task_there_is_nothing_to_watch():

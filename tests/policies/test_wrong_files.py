@@ -12,7 +12,7 @@ from kafkaguard import RetryPolicy, load_policy, retry
 from kafkaguard.cli.group import cli
 from kafkaguard.errors import BreakerOpenError, PolicyError
 from kafkaguard.policies import PolicyWatcher, outcome_of, retry_testing
-from kafkaguard_policies.advice.ineffective_settings import doubts
+from kafkaguard_policies.advice.ineffective_settings import find_doubts
 from kafkaguard_policies.running.retrier import Retrier
 from tests.policies.helpers import FakeTime, Script, retrier
 
@@ -25,11 +25,11 @@ _BOMB = "a: &a [1]\n" + "".join(
 @pytest.mark.parametrize(
     ("name", "content", "said"),
     [
-        ("a.yaml", b"3: 4\n", "line 1: the key '3' is no text"),
-        ("a.yaml", b"deadline: 3\nnull: 4\n", "line 2: the key 'null' is no text"),
-        ("a.yaml", b"[1, 2]: 4\n", "line 1: the key 'a sequence' is no text"),
-        ("a.yaml", b"? {a: 1}\n: 2\n", "line 1: the key 'a mapping' is no text"),
-        ("a.yaml", b"backoff: {3: 4}\n", "line 1: backoff: the key '3' is no text"),
+        ("a.yaml", b"3: 4\n", "line 1: the key '3' is not text"),
+        ("a.yaml", b"deadline: 3\nnull: 4\n", "line 2: the key 'null' is not text"),
+        ("a.yaml", b"[1, 2]: 4\n", "line 1: the key 'a sequence' is not text"),
+        ("a.yaml", b"? {a: 1}\n: 2\n", "line 1: the key 'a mapping' is not text"),
+        ("a.yaml", b"backoff: {3: 4}\n", "line 1: backoff: the key '3' is not text"),
         ("a.yaml", b"\x00\x01", "line 1: is not text"),
         ("a.yaml", b"[" * 3000, "is nested too deeply"),
         ("a.yaml", b"backoff: &a {base: *a}\n", "is nested too deeply"),
@@ -66,7 +66,7 @@ def test_what_is_no_policy_is_refused_in_a_line(tmp_path, name, content, said):
 
 
 def test_a_directory_is_said_to_be_one(tmp_path, monkeypatch):
-    """It is no preset's name, and a preset's name is no directory."""
+    """It is not a preset's name, and a preset's name is not a directory."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "orders").mkdir()
     (tmp_path / "default").mkdir()
@@ -92,7 +92,7 @@ def test_what_is_no_regular_file_is_refused(tmp_path):
 
 
 def test_keys_of_a_mapping_in_python_too():
-    """A key that is no text is a mistake of the policy, not of the library."""
+    """A key that is not text is a mistake of the policy, not of the library."""
     with pytest.raises(PolicyError):
         load_policy({3: 4})
 
@@ -146,7 +146,7 @@ def test_a_watcher_that_would_spin_is_refused(interval):
 )
 def test_settings_without_effect_are_warned_of(settings, said):
     """A valid policy whose settings have no effect has a warning."""
-    (doubt,) = doubts(load_policy(settings))
+    (doubt,) = find_doubts(load_policy(settings))
     assert said in doubt
 
 
@@ -167,7 +167,7 @@ def test_settings_without_effect_are_warned_of(settings, said):
 )
 def test_a_dead_letter_topic_of_its_own_is_no_cause_for_warnings(settings):
     """As long as nothing says that its own records are dead-lettered into it."""
-    assert doubts(load_policy(settings)) == ()
+    assert find_doubts(load_policy(settings)) == ()
 
 
 def test_check_prints_warnings(tmp_path):
@@ -186,8 +186,8 @@ def test_mistakes_in_the_environment_are_told_together(monkeypatch):
     with pytest.raises(PolicyError) as caught:
         load_policy("env")
     said = str(caught.value)
-    assert "KAFKAGUARD_POLICY_OVERRIDES: is no JSON" in said
-    assert "KAFKAGUARD_POLICY_BACKOFF: is no JSON" in said
+    assert "KAFKAGUARD_POLICY_OVERRIDES: is not JSON" in said
+    assert "KAFKAGUARD_POLICY_BACKOFF: is not JSON" in said
     assert "KAFKAGUARD_POLICY_DEADLINE: must be a number" in said
 
 
@@ -236,10 +236,10 @@ def test_an_open_breaker_says_since_when_and_until_when():
     policy = RetryPolicy(max_attempts=1, breaker={"failures": 1, "open_for": 30})
     one = retrier(policy, time)
     with pytest.raises(ConnectionError):
-        one.call(Script(ConnectionError()))
+        one.run(Script(ConnectionError()))
     time.now += 10
     with pytest.raises(BreakerOpenError) as caught:
-        one.call(Script(1))
+        one.run(Script(1))
     said = str(caught.value)
     assert "the circuit breaker is open since 10 s" in said
     assert "lets a probe through in 20 s" in said

@@ -60,11 +60,11 @@ def test_duplicates_are_counted_to_the_record(batches, data):
                 partly = data.draw(st.integers(0, rows), label="written before a kill")
                 end, twice = end + partly, twice + partly
                 if planned and partly == rows and data.draw(st.booleans()):
-                    notes.done(number)  # killed before Spark noted it
+                    notes.begin(number)  # killed before Spark noted it
             before = _begin(notes, number, end, planned)
             end += rows
             if planned:
-                before, _ = notes.done(number)
+                before, _ = notes.begin(number)
             assert end - before - rows == twice
 
 
@@ -79,7 +79,7 @@ def test_file_that_cannot_be_used_is_told(tmp_path):
     assert before is None
     assert ".checkpoint.kafkaguard.json cannot be used" in said
     assert notes.plan(5) is None
-    assert notes.done(0)[0] is None
+    assert notes.begin(0)[0] is None
     (tmp_path / ".checkpoint.kafkaguard.json").write_text("[]")
     before, said = Notes((tmp_path / "checkpoint").as_uri()).begin(0, 5)
     assert before is None
@@ -130,10 +130,10 @@ def test_planned_batch_that_is_planned_again_was_tried_before(tmp_path):
     notes = Notes(str(tmp_path / "checkpoint"))
     assert notes.plan(5) == 5
     assert notes.plan(9) == 5
-    before, said = notes.done(0)
+    before, said = notes.begin(0)
     assert (before, said) == (
         5,
         "batch 0 was tried before, and counts from its first try",
     )
     assert notes.plan(11) == 11
-    assert notes.done(1) == (11, None)
+    assert notes.begin(1) == (11, None)

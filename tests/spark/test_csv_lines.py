@@ -11,15 +11,15 @@ import pytest
 
 from kafkaguard_adapters.spark.pipeline.csv_lines import (
     are_read_by_line,
-    open_quote,
-    other_header,
+    find_other_header,
+    make_open_quote_pattern,
 )
 from kafkaguard_adapters.spark.pipeline.input_files import (
-    empty_files,
+    describe_empty_files,
+    describe_wrong_compression,
     files_at,
-    wrong_compression,
 )
-from kafkaguard_adapters.spark.pipeline.malformed import all_malformed
+from kafkaguard_adapters.spark.pipeline.malformed import describe_all_malformed
 from kafkaguard_adapters.spark.pipeline.model import Pipeline, Source
 from kafkaguard_adapters.spark.pipeline.places import MistakeError
 from kafkaguard_adapters.spark.pipeline.rows import LINE, read
@@ -58,13 +58,13 @@ ESCAPED_BY_QUOTES = {"escape": '"'}
 )
 def test_line_that_ends_inside_quotes_is_found(line, options, is_open):
     """A quote counts at the start of a field, and not where it is escaped."""
-    assert is_open == bool(re.search(open_quote(options), line))
+    assert is_open == bool(re.search(make_open_quote_pattern(options), line))
 
 
 def test_long_line_needs_no_long_search():
     """No part of the pattern is tried twice."""
     line = ",".join(['"a\\"b"'] * 20_000) + ',"' + 'x""' * 20_000 + 'y"z'
-    assert not re.search(open_quote({}), line)
+    assert not re.search(make_open_quote_pattern({}), line)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +97,7 @@ def test_line_break_ends_a_record_without_multi_line(options, by_line):
 )
 def test_file_with_another_header_is_found_in_the_text_of_spark(text, file):
     """A stream meets such a file when it runs."""
-    assert file == other_header(text)
+    assert file == find_other_header(text)
 
 
 def rows(spark, folder, *, columns=None, stream=None, **options):
@@ -168,7 +168,7 @@ def test_file_with_another_header_is_refused(spark, two, columns, multi_line):
     options = {"header": True, "multiLine": multi_line}
     with pytest.raises(MistakeError) as caught:
         rows(spark, two, columns=columns, **options)
-    assert "b.csv has name, id" in caught.value.message
+    assert "b.csv has name, id" in caught.value.problems[0].message
     (two / "b.csv").write_text('"id",name\n2,b\n')
     good, _ = found(rows(spark, two, columns=columns, **options))
     assert good == [("1", "a"), ("2", "b")]
@@ -205,7 +205,7 @@ def test_compressed_file_without_its_ending_is_refused(tmp_path, name, content, 
     file = tmp_path / "in" / name
     file.parent.mkdir(parents=True)
     file.write_bytes(content)
-    found = wrong_compression(files_at(str(tmp_path / "in")))
+    found = describe_wrong_compression(files_at(str(tmp_path / "in")))
     assert said is None if found is None else said in found
 
 
@@ -222,7 +222,7 @@ def test_files_that_are_all_empty_are_told(tmp_path, contents, said):
     """A folder without files is Spark's to tell."""
     for number, content in enumerate(contents):
         (tmp_path / f"a{number}.csv").write_bytes(content)
-    found = empty_files(files_at(str(tmp_path)))
+    found = describe_empty_files(files_at(str(tmp_path)))
     assert said is None if found is None else said in found
 
 
@@ -251,5 +251,5 @@ def report(read, **counts):
 )
 def test_warning_names_the_options_if_all_lines_are_malformed(source, made, said):
     """A wrong separator, or a file without a header, spoils each line."""
-    found = all_malformed(report(3, **made), Source.model_validate(source))
+    found = describe_all_malformed(report(3, **made), Source.model_validate(source))
     assert said is None if found is None else said in found

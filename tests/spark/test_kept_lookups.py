@@ -15,11 +15,9 @@ from kafkaguard_adapters.spark import topics as topics_module
 from kafkaguard_adapters.spark.driver.counting import Growth, make_report
 from kafkaguard_adapters.spark.driver.data_source import StreamWriter
 from kafkaguard_adapters.spark.driver.foreach_batch import ForeachBatch
-from kafkaguard_adapters.spark.kept import Kept
 from kafkaguard_adapters.spark.report import TaskCounts
 from kafkaguard_adapters.spark.settings import make_settings
-from kafkaguard_adapters.spark.sink_topic import SinkTopic
-from kafkaguard_adapters.spark.topics import Brokers, kept_for
+from kafkaguard_adapters.spark.topics import Brokers, SinkTopic, TopicCache, cache_for
 from kafkaguard_adapters.spark.verdicts import NO_TOPIC
 
 KEEP = {"timeout": 300.0, "keep_s": 60.0, "old_timeout": 6.0}
@@ -61,7 +59,7 @@ def cluster():
 @pytest.fixture
 def kept(cluster):
     """Return what is kept of the cluster."""
-    return Kept(cluster.connect, lambda: cluster.time)
+    return TopicCache(cluster.connect, lambda: cluster.time)
 
 
 def test_topics_are_kept_for_their_time(cluster, kept):
@@ -118,11 +116,11 @@ def test_batch_is_told_at_once(cluster, kept):
 def test_clients_of_a_process_are_few(kafka_cluster):
     """Each combination of settings has one client; the oldest is dropped."""
     client = {"bootstrap.servers": kafka_cluster.bootstrap_servers}
-    first = kept_for(client)
-    assert kept_for(dict(client)) is first
+    first = cache_for(client)
+    assert cache_for(dict(client)) is first
     for number in range(4):
-        kept_for(client | {"client.id": str(number)})
-    assert kept_for(client) is not first
+        cache_for(client | {"client.id": str(number)})
+    assert cache_for(client) is not first
 
 
 @pytest.mark.parametrize(
@@ -165,7 +163,7 @@ def test_stream_writer_asks_when_it_is_pickled_and_never_to_commit(monkeypatch):
 def test_connection_that_breaks_within_a_question_is_waited_for(monkeypatch):
     """A stream's first batch waits as long as its policy says, and no longer."""
     topic = {"t": SinkTopic("t", 1)}
-    now, answers = [0.0], [None, None, topic]
+    now, answers = [0.0], [None, None, {"t": 1}]
 
     def sleep(seconds):
         now[0] += seconds
@@ -173,12 +171,15 @@ def test_connection_that_breaks_within_a_question_is_waited_for(monkeypatch):
     clock = SimpleNamespace(monotonic=lambda: now[0], sleep=sleep)
     monkeypatch.setattr(topics_module, "time", clock)
 
-    def described(_self, _names, _end):
+    def count(_self, _names, _timeout):
         if (answer := answers.pop(0)) is None:
             raise e.ClientNotConnectedError
         return answer
 
-    monkeypatch.setattr(Brokers, "_described", described)
+    monkeypatch.setattr(Brokers, "_count_partitions", count)
+    monkeypatch.setattr(
+        Brokers, "_read_settings", lambda _, *topic: SinkTopic(*topic[:2])
+    )
     brokers = Brokers({"bootstrap.servers": "localhost:1"})
     assert brokers.describe(["t"], 300.0) == topic
     assert now == [2.0]
@@ -197,7 +198,7 @@ def refusing(monkeypatch):
             raise error
 
         monkeypatch.setattr(
-            topics_module, "kept_for", lambda _: SimpleNamespace(find=find)
+            topics_module, "cache_for", lambda _: SimpleNamespace(find=find)
         )
         settings = make_settings("localhost:1", topic="orders", policy="spark-sink")
         with pytest.raises(e.KafkaGuardError) as caught:
@@ -237,10 +238,10 @@ def test_report_without_a_checkpoint_says_that_it_is_not_known(monkeypatch, kind
     settings = make_settings("localhost:1", topic="t", report="report.jsonl")
     monkeypatch.setattr(Growth, "begin", lambda _: Growth(("t",), 5, 0.0))
     if kind == "stream":
-        growth = StreamWriter(settings)._planned()
+        growth = StreamWriter(settings)._plan_growth()
     else:
         function = ForeachBatch(settings)
-        growth = function._growth(SimpleNamespace(sparkSession=None), 0)
+        growth = function._begin_growth(SimpleNamespace(sparkSession=None), 0)
     (said,) = make_report(settings, TaskCounts(), growth).warnings
     assert "the query's checkpoint is not known here" in said
     assert "no broker" not in said

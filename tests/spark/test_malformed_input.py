@@ -6,16 +6,19 @@ import hashlib
 
 import pytest
 
-from kafkaguard_adapters.spark.pipeline.casts import under_casts
+from kafkaguard_adapters.spark.pipeline.casts import strip_casts
 from kafkaguard_adapters.spark.pipeline.kafka_source import (
     check_other_topics,
     with_beginning,
 )
-from kafkaguard_adapters.spark.pipeline.malformed import line_number
+from kafkaguard_adapters.spark.pipeline.malformed import find_line_number
 from kafkaguard_adapters.spark.pipeline.model import Pipeline
-from kafkaguard_adapters.spark.pipeline.options import wrong_names
+from kafkaguard_adapters.spark.pipeline.options import find_wrong_names
 from kafkaguard_adapters.spark.pipeline.places import MistakeError
-from kafkaguard_adapters.spark.pipeline.rows import header_mistake, on_malformed
+from kafkaguard_adapters.spark.pipeline.rows import (
+    decide_on_malformed,
+    describe_wrong_header,
+)
 from tests.spark.spark_reading import letters_to
 
 SINK = {"bootstrap_servers": "b:1", "topic": "t"}
@@ -47,7 +50,7 @@ def pipeline(source, **parts):
 )
 def test_casts_are_peeled_off(expression, inner):
     """Down to the value that one of them may make null of."""
-    assert inner == under_casts(expression)
+    assert inner == strip_casts(expression)
 
 
 def test_unknown_option_is_named_with_the_nearest_right_one():
@@ -55,10 +58,10 @@ def test_unknown_option_is_named_with_the_nearest_right_one():
     known = ["header", "nullValue", "sep"]
     fine = {"HEADER": True, "nullvalue": "NA", "fs.s3a.endpoint": "s3"}
     source = {"format": "csv", "options": fine}
-    assert list(wrong_names(pipeline(source).source, known)) == []
+    assert list(find_wrong_names(pipeline(source).source, known)) == []
     source["options"] |= {"headr": 1, "nulValue": "NA"}
-    header, null = wrong_names(pipeline(source).source, known)
-    assert header.place == ("source", "options", "headr")
+    header, null = find_wrong_names(pipeline(source).source, known)
+    assert header.path == ("source", "options", "headr")
     assert "did you mean 'header'?" in header.message
     assert "did you mean 'nullValue'?" in null.message
 
@@ -78,7 +81,7 @@ def test_options_of_kafka_are_known(name, said):
         "format": "kafka",
         "options": {name: "x", "kafka.anything": 1, "kafka.Linger.ms": 1},
     }
-    (wrong,) = wrong_names(pipeline(source).source, ["startingOffsets", *KNOWN])
+    (wrong,) = find_wrong_names(pipeline(source).source, ["startingOffsets", *KNOWN])
     assert said in wrong.message
 
 
@@ -100,8 +103,9 @@ def test_topic_that_is_read_and_written_is_refused(options, place):
     source = {"format": "kafka", "options": options | servers}
     with pytest.raises(MistakeError) as caught:
         check_other_topics(pipeline(source, policy=letters_to("dead")))
-    assert ("source", "options", next(iter(options))) == caught.value.place
-    assert f"written to by {place}" in caught.value.message
+    (problem,) = caught.value.problems
+    assert ("source", "options", next(iter(options))) == problem.path
+    assert f"written to by {place}" in problem.message
 
 
 @pytest.mark.parametrize(
@@ -143,7 +147,7 @@ def test_beginning_that_is_given_is_kept():
 )
 def test_first_line_of_a_csv_file_is_compared_with_the_columns(first, has_header, said):
     """Spark reads by place, and would pass over the names."""
-    found = header_mistake(first, ["k", "v"], has_header)
+    found = describe_wrong_header(first, ["k", "v"], has_header)
     assert said is None if found is None else said in found
 
 
@@ -162,7 +166,7 @@ DEAD = {"policy": letters_to("d")}
 )
 def test_fate_of_malformed_lines(source, parts, fate):
     """As is asked for; else what the policy does with refused records."""
-    assert fate == on_malformed(pipeline(source, **parts))
+    assert fate == decide_on_malformed(pipeline(source, **parts))
 
 
 @pytest.mark.parametrize(
@@ -186,9 +190,10 @@ def test_fate_of_malformed_lines(source, parts, fate):
 def test_fate_that_cannot_be_is_refused(source, key, said):
     """With the key, and what to write."""
     with pytest.raises(MistakeError) as caught:
-        on_malformed(pipeline(source))
-    assert key == caught.value.place[-1]
-    assert said in caught.value.message
+        decide_on_malformed(pipeline(source))
+    (problem,) = caught.value.problems
+    assert key == problem.path[-1]
+    assert said in problem.message
 
 
 def test_line_is_found_by_its_digest(tmp_path):
@@ -196,7 +201,7 @@ def test_line_is_found_by_its_digest(tmp_path):
     file = tmp_path / "a file.csv"
     file.write_bytes(b"a,1\r\nb,x\nc,2")
     digest = hashlib.md5(b"b,x").hexdigest()
-    assert line_number(file.as_uri(), digest) == 2
-    assert line_number(file.as_uri(), "0" * 32) is None
-    assert line_number("s3a://bucket/a.csv", digest) is None
-    assert line_number((tmp_path / "gone").as_uri(), digest) is None
+    assert find_line_number(file.as_uri(), digest) == 2
+    assert find_line_number(file.as_uri(), "0" * 32) is None
+    assert find_line_number("s3a://bucket/a.csv", digest) is None
+    assert find_line_number((tmp_path / "gone").as_uri(), digest) is None

@@ -15,8 +15,7 @@ from kafkaguard.testing import KafkaCluster
 from kafkaguard_adapters.spark.driver.options import from_options
 from kafkaguard_adapters.spark.executor.delivery import Delivery
 from kafkaguard_adapters.spark.settings import make_settings
-from kafkaguard_adapters.spark.sink_topic import SinkTopic
-from kafkaguard_adapters.spark.topics import look_up
+from kafkaguard_adapters.spark.topics import SinkTopic, look_up
 from tests.spark.spark_reading import letters_to, values
 
 pytestmark = [pytest.mark.xdist_group("spark_access"), pytest.mark.java]

@@ -21,7 +21,7 @@ SETTINGS = make_settings("localhost:1", topic="t")
 def attempt(monkeypatch, tmp_path):
     """Run an attempt at a task that fails with an error; say whether it began."""
     monkeypatch.setattr(SparkFiles, "getRootDirectory", lambda: str(tmp_path))
-    monkeypatch.setattr(task, "_ask_first", lambda *_: None)
+    monkeypatch.setattr(task, "_check_brokers", lambda *_: None)
 
     def run(error, stage=1, partition=0, number=0, settings=SETTINGS):
         context = SimpleNamespace(

@@ -79,7 +79,7 @@ def test_killed_broker_ends_the_job_in_a_stated_time(spark, tmp_path):
 
 def test_question_whether_anybody_answers_is_bounded(kafka_cluster):
     """A cluster that answers does so at once, another is not waited for."""
-    assert Brokers({"bootstrap.servers": kafka_cluster.bootstrap_servers}).answer(3)
+    assert Brokers({"bootstrap.servers": kafka_cluster.bootstrap_servers}).has_answer(3)
     started = time.monotonic()
-    assert not Brokers({"bootstrap.servers": "localhost:1"}).answer(1)
+    assert not Brokers({"bootstrap.servers": "localhost:1"}).has_answer(1)
     assert time.monotonic() - started < 30

@@ -18,10 +18,10 @@ from kafkaguard_adapters.spark.executor.checks import find_refused
 from kafkaguard_adapters.spark.executor.known_topics import KnownTopics
 from kafkaguard_adapters.spark.executor.row_check import RowCheck
 from kafkaguard_adapters.spark.executor.sent_records import raw_of
-from kafkaguard_adapters.spark.executor.size_limits import exceeded
+from kafkaguard_adapters.spark.executor.size_limits import describe_exceeded
 from kafkaguard_adapters.spark.marker import TaskFailedError, as_text
 from kafkaguard_adapters.spark.settings import make_settings
-from kafkaguard_adapters.spark.sink_topic import SinkTopic
+from kafkaguard_adapters.spark.topics import SinkTopic
 from kafkaguard_adapters.spark.verdicts import record_error
 from tests.spark.spark_reading import letters_to
 
@@ -129,7 +129,7 @@ def test_clients_own_limit_is_named():
     tasks = known(SinkTopic("t", 1), topic="t", config=config)
     columns = Columns(pa.record_batch({"value": ["v" * 930, "v" * 931]}), "t")
     assert find_refused(columns, tasks) == {1: Reason.TOO_LARGE}
-    said = exceeded(tasks.limits("t"), columns.record(1).sizes)
+    said = describe_exceeded(tasks.limits("t"), columns.record(1).sizes)
     assert "needs 1,001 bytes" in said
     assert "kafka.max.request.size is 1,000" in said
 
@@ -215,7 +215,7 @@ def test_bound_of_sizes_is_never_below_the_largest(length):
     }
     columns = Columns(pa.record_batch(rows), "t")
     largest = max(columns.sizes()["batch"].to_pylist())
-    assert largest <= columns.at_most() <= largest + 20
+    assert largest <= columns.bound_size() <= largest + 20
     headers = pa.array([[], []], pa.list_(pa.struct([("key", pa.string())])))
     with_headers = Columns(pa.record_batch({**rows, "headers": headers}), "t")
-    assert with_headers.at_most() == float("inf")
+    assert with_headers.bound_size() == float("inf")

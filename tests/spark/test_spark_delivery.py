@@ -20,8 +20,7 @@ from kafkaguard_adapters.spark.executor.sent_records import SentRecords, raw_of
 from kafkaguard_adapters.spark.executor.size_limits import SizeLimit
 from kafkaguard_adapters.spark.report import TaskCounts
 from kafkaguard_adapters.spark.settings import make_settings
-from kafkaguard_adapters.spark.sink_topic import SinkTopic
-from kafkaguard_adapters.spark.topics import look_up
+from kafkaguard_adapters.spark.topics import SinkTopic, look_up
 from kafkaguard_adapters.spark.verdicts import record_error
 from tests.spark.spark_reading import letters_to, read, values, why
 
@@ -256,7 +255,7 @@ def test_dead_letter_is_kept_whole_up_to_the_last_byte_that_its_topic_takes(
     settings = settings_for(kafka_cluster, topic, policy=letters_to(dead_topic))
     record = SinkRecord(topic, b"k", b"x" * 4_000, [("own", b"1")])
     limit = SizeLimit(1_500, "max.message.bytes of the topic")
-    refused = record_error(Reason.TOO_LARGE, topic, limit.said("4,567"))
+    refused = record_error(Reason.TOO_LARGE, topic, limit.describe("4,567"))
     letter = dead_letters.letter(
         raw_of(record), refused, topic=dead_topic, size_limit=10**6, errors=errors
     )
@@ -383,9 +382,14 @@ def test_headers_without_names_are_found_in_a_part_of_a_batch():
     """Arrow counts the rows of a slice from its own beginning."""
     headers = with_headers([[(None, b"x")], None, [("a", b"1")], [("b", b""), None]])
     rows = batch([(str(n), "v") for n in range(4)], headers=headers)
-    assert Columns(rows, "t").nameless().to_pylist() == [True, False, False, True]
+    assert Columns(rows, "t").has_nameless_header().to_pylist() == [
+        True,
+        False,
+        False,
+        True,
+    ]
     part = Columns(rows.slice(1, 3), "t")
-    assert part.nameless().to_pylist() == [False, False, True]
+    assert part.has_nameless_header().to_pylist() == [False, False, True]
 
 
 def test_refused_record_fails_a_task_that_has_no_dead_letter_topic(kafka_cluster):

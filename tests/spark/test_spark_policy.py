@@ -26,7 +26,7 @@ from kafkaguard_adapters.spark.executor.known_topics import KnownTopics
 from kafkaguard_adapters.spark.executor.sent_records import split_superseded
 from kafkaguard_adapters.spark.report import TaskCounts
 from kafkaguard_adapters.spark.settings import make_settings
-from kafkaguard_adapters.spark.sink_topic import SinkTopic
+from kafkaguard_adapters.spark.topics import SinkTopic
 from kafkaguard_adapters.spark.verdicts import record_error
 from tests.spark.spark_reading import letters_to
 
@@ -485,7 +485,7 @@ def test_what_was_declared_counts_after_another_look_up(
     """Unless the cluster shows something else now."""
     topic = SinkTopic("t", 1, compacted=shown)
     kept = SimpleNamespace(find=lambda _, **__: {"t": topic})
-    monkeypatch.setattr(known_topics, "kept_for", lambda _: kept)
+    monkeypatch.setattr(known_topics, "cache_for", lambda _: kept)
     one = KnownTopics(settings_of(compacted=declared), {})
     one.look_again("t")
     assert one.compacted("t") is known

@@ -17,8 +17,7 @@ from kafkaguard_adapters.spark.driver.options import from_options
 from kafkaguard_adapters.spark.executor.delivery import Delivery
 from kafkaguard_adapters.spark.executor.task import CountingTask
 from kafkaguard_adapters.spark.settings import make_settings
-from kafkaguard_adapters.spark.sink_topic import SinkTopic
-from kafkaguard_adapters.spark.topics import look_up
+from kafkaguard_adapters.spark.topics import SinkTopic, look_up
 from tests.spark.spark_reading import read, values
 
 pytestmark = pytest.mark.xdist_group("spark")

@@ -16,7 +16,7 @@ from kafkaguard.spark import (
     prometheus_reports,
 )
 from kafkaguard_adapters.spark.driver.counting import warn_once
-from kafkaguard_adapters.spark.report import collapsed_said
+from kafkaguard_adapters.spark.report import describe_collapsed
 
 
 def report(delivered, collapsed_keys=0):
@@ -121,7 +121,7 @@ def test_collapsed_keys_are_told_once_with_their_number():
     told = []
     topic = f"collapsed-{id(told)}"
     for count in (1, 3, 4):
-        if said := collapsed_said(count):
+        if said := describe_collapsed(count):
             warn_once(topic, said, told.append)
     (said,) = told
     assert said.startswith("3 records have the key {}: to_json omits")

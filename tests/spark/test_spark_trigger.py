@@ -6,8 +6,8 @@ import pytest
 
 import kafkaguard.spark
 from kafkaguard import errors as e
+from kafkaguard_adapters.spark.driver.batch_notes import check_trigger
 from kafkaguard_adapters.spark.driver.data_source import StreamWriter, TaskMessage
-from kafkaguard_adapters.spark.driver.trigger import check_trigger
 from kafkaguard_adapters.spark.marker import TaskFailedError
 from kafkaguard_adapters.spark.report import TaskCounts
 from kafkaguard_adapters.spark.settings import make_settings

@@ -16,7 +16,7 @@ from kafkaguard_adapters.spark.executor.arrow import ANY_PARTITION, SinkRecord
 from kafkaguard_adapters.spark.executor.delivery import Delivery
 from kafkaguard_adapters.spark.executor.sent_records import SentRecords
 from kafkaguard_adapters.spark.settings import make_settings
-from kafkaguard_adapters.spark.sink_topic import SinkTopic
+from kafkaguard_adapters.spark.topics import SinkTopic
 from kafkaguard_adapters.spark.verdicts import record_error
 from tests.spark.spark_reading import letters_to
 
@@ -122,7 +122,7 @@ class Task:
     def __init__(self, topics, monkeypatch, **settings):
         self.sender = Sender({topic.name: topic for topic in topics})
         monkeypatch.setattr(delivery_module, "borrow", self._borrow)
-        monkeypatch.setattr(known_topics, "kept_for", Brokers)
+        monkeypatch.setattr(known_topics, "cache_for", Brokers)
         monkeypatch.setattr(Brokers, "topics", self.sender.topics, raising=False)
         monkeypatch.setattr(Brokers, "asked", [], raising=False)
         self._settings = make_settings("localhost:1", **settings)

@@ -52,11 +52,8 @@ def shared_by(
             f"client a shorter {traits.timeout_setting}",
         )
         return None
-    limits = SharedLimits(
-        policy,
-        CallContext(api="Produce", cluster=_cluster(settings)),
-        passes_timeout=True,
-    )
+    context = CallContext(api="Produce", cluster=_cluster(settings))
+    limits = SharedLimits(policy, context)
     breaker = None if policy.breaker is None else limits.breaker
     pauses = policy.breaker is not None and policy.breaker.when_open == "pause"
     longest_s = longest if longest < math.inf else 0.0

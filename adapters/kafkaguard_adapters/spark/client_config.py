@@ -6,8 +6,11 @@ librdkafka. Each name is passed on, translated, or refused with what to write in
 
 from __future__ import annotations
 
+import logging
 import re
 from typing import TYPE_CHECKING
+
+from confluent_kafka import KafkaException, Producer
 
 from kafkaguard._common.closest import did_you_mean
 from kafkaguard_adapters.spark.setting_errors import setting_error
@@ -87,15 +90,17 @@ def client_config(servers: str, given: Mapping[str, str]) -> dict[str, str]:
     Raises:
         ClientConfigurationError: A setting cannot work here; the text says why.
     """
-    bare = _bare(given)
-    for name, value in bare.items():
+    settings = _remove_prefixes(given)
+    for name, value in settings.items():
         _check(name, ALIASES.get(name, name), value)
     try:
-        translated = translate(bare)
+        translated = translate(settings)
     except SettingError as error:
         raise _setting_error(error.name, _PLAIN_NAME.sub("kafka.", error.why)) from None
     if memory := translated.pop("buffer.memory", None):
-        translated["queue.buffering.max.kbytes"] = _kilobytes(memory)
+        if not memory.strip().isdecimal():
+            raise _setting_error("buffer.memory", "the value is not a number of bytes")
+        translated["queue.buffering.max.kbytes"] = str(int(memory) // 1024)
     idempotent = translated.get("enable.idempotence", "true").lower()
     if idempotent != "true":
         raise _setting_error("enable.idempotence", "without it a retry may write twice")
@@ -104,9 +109,9 @@ def client_config(servers: str, given: Mapping[str, str]) -> dict[str, str]:
     return merged
 
 
-def _bare(given: Mapping[str, str]) -> dict[str, str]:
+def _remove_prefixes(given: Mapping[str, str]) -> dict[str, str]:
     """Return the settings without Spark's prefix."""
-    bare: dict[str, str] = {}
+    settings: dict[str, str] = {}
     for written, value in given.items():
         if not isinstance(written, str):
             raise setting_error(
@@ -115,10 +120,10 @@ def _bare(given: Mapping[str, str]) -> dict[str, str]:
                 setting="config",
             )
         name = written.lower().removeprefix("kafka.")
-        if name in bare:
+        if name in settings:
             raise _setting_error(name, "it is given twice: leave one out")
-        bare[name] = str(value)
-    return bare
+        settings[name] = str(value)
+    return settings
 
 
 def _check(written: str, name: str, value: str) -> None:
@@ -134,59 +139,51 @@ def _check(written: str, name: str, value: str) -> None:
         raise _setting_error(written, "0 would mean no limit: give at least 1")
 
 
-def _kilobytes(value: str) -> str:
-    if not value.strip().isdecimal():
-        raise _setting_error("buffer.memory", "the value is not a number of bytes")
-    return str(int(value) // 1024)
-
-
 def _try_out(settings: Mapping[str, str]) -> None:
     """Let librdkafka check each setting, then all together.
 
     Raises:
         ClientConfigurationError: librdkafka refuses a setting, or they do not fit.
     """
-    said = _complaint(settings)
-    if said is None:
+    error = _find_error(settings)
+    if error is None:
         return
-    if unknown := re.search(r'No such configuration property: "([^"]+)"', said):
+    if unknown := re.search(r'No such configuration property: "([^"]+)"', error):
         name = f"kafka.{unknown[1]}"
-        raise setting_error(f"{name!r}: {_unknown(unknown[1])}", setting=name)
+        raise setting_error(f"{name!r}: {_describe_unknown(unknown[1])}", setting=name)
     for name, value in settings.items():
-        alone = _complaint({**_BESIDE.get(name, {}), name: value})
-        if alone is not None:
+        own_error = _find_error({**_BESIDE.get(name, {}), name: value})
+        if own_error is not None:
             allowed = f" (one of {_CHOICES[name]})" if name in _CHOICES else ""
-            raise _setting_error(name, f"{_without(alone, [value])}{allowed}")
-    if "sasl.mechanism" not in settings and "SASL mechanism" in said:
+            raise _setting_error(name, f"{_hide(own_error, [value])}{allowed}")
+    if "sasl.mechanism" not in settings and "SASL mechanism" in error:
         mechanisms = _CHOICES["sasl.mechanism"]
         raise _setting_error("sasl.mechanism", f"it is missing: one of {mechanisms}")
-    named = [name for name in settings if name in said and name != _SWITCH]
+    names = [name for name in settings if name in error and name != _SWITCH]
     raise setting_error(
-        f"the client refuses the settings: {_without(said, settings.values())}",
-        setting=f"kafka.{named[0]}" if named else "config",
+        f"the client refuses the settings: {_hide(error, settings.values())}",
+        setting=f"kafka.{names[0]}" if names else "config",
     )
 
 
-def _without(said: str, values: Iterable[str]) -> str:
+def _hide(text: str, values: Iterable[str]) -> str:
     """Return librdkafka's text without values, which may be passwords."""
     for value in sorted(values, key=len, reverse=True):
         if len(value) >= _SECRET:
-            said = said.replace(value, "...")
-    return said.strip()
+            text = text.replace(value, "...")
+    return text.strip()
 
 
-def _unknown(name: str) -> str:
-    known = known_names("java", "librdkafka")
-    if name in known:
+def _describe_unknown(name: str) -> str:
+    names = known_names("java", "librdkafka")
+    if name in names:
         return "the sink does not support this setting of Java's clients: leave it out"
-    hint = did_you_mean(f"kafka.{name}", [f"kafka.{each}" for each in known])
+    hint = did_you_mean(f"kafka.{name}", [f"kafka.{each}" for each in names])
     return f"Kafka's client has no such setting{hint}"
 
 
-def _complaint(settings: Mapping[str, str]) -> str | None:
+def _find_error(settings: Mapping[str, str]) -> str | None:
     """Return librdkafka's error for the settings; no connection is made."""
-    from confluent_kafka import KafkaException, Producer
-
     try:
         Producer(dict(settings), logger=silent_logger())
     except KafkaException as error:
@@ -201,8 +198,6 @@ def silent_logger() -> object:
     It prints nothing unless the application configures logging: a broker that is down
     makes a hundred such lines, and one error of kafkaguard.
     """
-    import logging
-
     logger = logging.getLogger("kafkaguard.spark.librdkafka")
     if not logger.handlers:
         logger.addHandler(logging.NullHandler())

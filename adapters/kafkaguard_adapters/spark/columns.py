@@ -36,15 +36,15 @@ def check_columns(schema: StructType, settings: SinkSettings) -> list[str]:
         The names of the columns that are written, in the DataFrame's order.
 
     Raises:
-        ClientConfigurationError: As for :func:`used_columns`; or the topic is named by
+        ClientConfigurationError: As for :func:`check_types`; or the topic is named by
             both the option and the column, or by neither.
     """
-    used = used_columns(schema)
-    _check_destination(used, settings)
-    return used
+    columns = check_types(schema)
+    _check_destination(columns, settings)
+    return columns
 
 
-def used_columns(schema: StructType) -> list[str]:
+def check_types(schema: StructType) -> list[str]:
     """Check the names and types of a DataFrame's columns.
 
     Returns:
@@ -61,18 +61,18 @@ def used_columns(schema: StructType) -> list[str]:
                 f"column {name} would be ignored: the sink reads {name.lower()}. "
                 "Rename the column, or drop it"
             )
-    used = [name for name in names if name in _TYPES]
-    if doubled := {name for name in used if used.count(name) > 1}:
-        raise setting_error(f"there are two columns {', '.join(sorted(doubled))}")
-    for name in used:
+    columns = [name for name in names if name in _TYPES]
+    if duplicates := {name for name in columns if columns.count(name) > 1}:
+        raise setting_error(f"there are two columns {', '.join(sorted(duplicates))}")
+    for name in columns:
         _check_type(name, schema[name].dataType)
-    if "value" not in used:
-        others = other_columns("value", names)
+    if "value" not in columns:
+        others = list_columns("value", names)
         raise setting_error(f"there is no column value{others}")
-    return used
+    return columns
 
 
-def other_columns(name: str, columns: Sequence[str]) -> str:
+def list_columns(name: str, columns: Sequence[str]) -> str:
     """Name the columns that there are, for a text about one that is missing."""
     if not columns:
         return ", and no other: is the source empty?"
@@ -81,14 +81,16 @@ def other_columns(name: str, columns: Sequence[str]) -> str:
 
 
 def _check_type(name: str, kind: DataType) -> None:
-    found = kind.simpleString()
-    if found not in _TYPES[name]:
-        wanted = " or ".join(_TYPES[name])
-        said = f"column {name} is {found}, and must be {wanted}: {_advice(name, kind)}"
-        raise setting_error(said, setting=f"column {name}")
+    text = kind.simpleString()
+    if text not in _TYPES[name]:
+        types = " or ".join(_TYPES[name])
+        raise setting_error(
+            f"column {name} is {text}, and must be {types}: {_advise(name, kind)}",
+            setting=f"column {name}",
+        )
 
 
-def _advice(name: str, kind: DataType) -> str:
+def _advise(name: str, kind: DataType) -> str:
     """Return how to make a column's type; a cast of a nested type gives other text."""
     if name == "headers" and isinstance(kind, MapType):
         entries = f"map_entries({name})"
@@ -102,17 +104,17 @@ def _advice(name: str, kind: DataType) -> str:
     return "cast it"
 
 
-def _check_destination(used: list[str], settings: SinkSettings) -> None:
-    if "topic" in used and settings.topic:
+def _check_destination(columns: list[str], settings: SinkSettings) -> None:
+    if "topic" in columns and settings.topic:
         raise setting_error(
             "both a column topic and the option topic name the topic, and the option "
             "would override the column: drop one",
             topic=settings.topic,
             setting="column topic",
         )
-    if "topic" not in used and not settings.topic:
-        said = "no topic is named: set topic, or add a column topic"
-        raise setting_error(said, setting="topic")
-    if "topic" in used and settings.compacted is not None:
-        said = "compacted describes one topic, and a column topic can name several"
-        raise setting_error(said, setting="compacted")
+    if "topic" not in columns and not settings.topic:
+        text = "no topic is named: set topic, or add a column topic"
+        raise setting_error(text, setting="topic")
+    if "topic" in columns and settings.compacted is not None:
+        text = "compacted describes one topic, and a column topic can name several"
+        raise setting_error(text, setting="compacted")

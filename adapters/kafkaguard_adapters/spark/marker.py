@@ -43,7 +43,7 @@ _JAVA_NAMES = {
     "Timeout": e.ClientTimeoutError,
     "TopicAuthorization": e.TopicAuthorizationFailedError,
 }
-_SAID: dict[type[e.KafkaGuardError], str] = {
+_MESSAGES: dict[type[e.KafkaGuardError], str] = {
     e.BatchMateRefusedError: (
         "the broker refused another record of the same batch, and Spark's own sink "
         f"does not say which one: {FIND_REFUSED}"
@@ -78,14 +78,13 @@ class TaskFailedError(RuntimeError):
 
 def as_text(error: e.KafkaGuardError) -> str:
     """Encode an error in two lines: one for people, one for the driver."""
-    known = {name: getattr(error, name) for name in _CARRIED}
     family = next(c for c in type(error).__mro__ if c.__name__ in CLASS_NAMES)
     line = {
         "class": family.__name__,
         "message": error.summary,
         "rule": error.verdict.rule.id,
         "notes": getattr(error, "__notes__", []),
-        **known,
+        **{name: getattr(error, name) for name in _CARRIED},
     }
     return f"{error}\n{_MARK}{json.dumps(line)}"
 
@@ -110,19 +109,17 @@ def error_from(exception: BaseException | None) -> e.KafkaGuardError | None:
     """
     if exception is not None and not isinstance(exception, BaseException):
         raise wrong_type("error_from(exception)", "an exception", exception)
-    seen = list(chain_of(exception))
-    for each in seen:
+    causes = list(iterate_causes(exception))
+    for each in causes:
         if isinstance(each, e.KafkaGuardError):
             return each
-    texts = [str(each) for each in seen]
-    return _first(_marked, texts) or _first(_of_java, texts)
+    errors_in_texts = (
+        read(str(each)) for read in (_decode, _translate_java) for each in causes
+    )
+    return next(filter(None, errors_in_texts), None)
 
 
-def _first(read: Any, texts: list[str]) -> e.KafkaGuardError | None:
-    return next((found for text in texts if (found := read(text))), None)
-
-
-def chain_of(exception: Any) -> Iterator[BaseException]:
+def iterate_causes(exception: Any) -> Iterator[BaseException]:
     """Yield an exception and its causes, including Spark's private ones."""
     for _ in range(_MAX_DEPTH):
         if exception is None:
@@ -131,11 +128,11 @@ def chain_of(exception: Any) -> Iterator[BaseException]:
         exception = exception.__cause__ or getattr(exception, "_cause", None)
 
 
-def _marked(text: str) -> e.KafkaGuardError | None:
-    found = _LINE.search(text)
-    if not found:
+def _decode(text: str) -> e.KafkaGuardError | None:
+    match = _LINE.search(text)
+    if not match:
         return None
-    line = json.loads(found[1])
+    line = json.loads(match[1])
     cls, notes = getattr(e, line.pop("class")), line.pop("notes")
     verdict = BY_RULE.get(line.pop("rule"))
     error = errors.make(cls, line.pop("message"), verdict=verdict, **line)
@@ -144,26 +141,26 @@ def _marked(text: str) -> e.KafkaGuardError | None:
     return error
 
 
-def _of_java(text: str) -> e.KafkaGuardError | None:
+def _translate_java(text: str) -> e.KafkaGuardError | None:
     """Translate an exception of Spark's own sink, by the end of its class name."""
     if named := java_text(text):
-        setting = named.place.pop("setting", None)
-        said = _SAID[named.error].format(setting=setting or "a setting")
-        verdict = _VERDICTS.get(named.error)
+        setting = named.place.pop("setting", None) or "a setting"
+        message = _MESSAGES[named.error].format(setting=setting)
+        named.place["verdict"] = _VERDICTS.get(named.error)
         api = "Fetch" if named.error is e.OffsetOutOfRangeError else "Produce"
         if named.error is e.BatchMateRefusedError:
             named.place["code"] = e.InvalidRecordError.code
-        return errors.make(named.error, said, api=api, verdict=verdict, **named.place)
+        return errors.make(named.error, message, api=api, **named.place)
     for name in _JAVA.findall(text):
         cls = _JAVA_NAMES.get(name) or getattr(e, f"{name}Error", None)
         if cls is not None:
             is_read = _SOURCE.search(text) is not None
-            return _of_source(cls) if is_read else errors.make(cls, api="Produce")
+            return _make_read_error(cls) if is_read else errors.make(cls, api="Produce")
     return None
 
 
-def _of_source(cls: type[e.KafkaGuardError]) -> e.KafkaGuardError:
-    """Make the error of a read; its topics were asked for just now."""
+def _make_read_error(cls: type[e.KafkaGuardError]) -> e.KafkaGuardError:
+    """Make the error of a read; its topics were looked up just before."""
     is_absent = cls is e.UnknownTopicOrPartitionError
     verdict = classify(cls(), api="Fetch", phase="enqueue" if is_absent else None)
     return errors.make(

@@ -49,9 +49,8 @@ class TaskCounts:
     @classmethod
     def from_json(cls, text: str) -> TaskCounts:
         """Decode the counts."""
-        known: dict[str, Any] = json.loads(text)
-        reasons = {name: Counter(known[name]) for name in _BY_REASON}
-        return cls(**known | reasons)
+        counts: dict[str, Any] = json.loads(text)
+        return cls(**counts | {name: Counter(counts[name]) for name in _BY_REASON})
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +121,8 @@ class WriteReport:
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> WriteReport:
         """Make a report from the result of :meth:`to_dict`."""
-        names = {each.name for each in fields(cls)}
-        known = {name: value for name, value in content.items() if name in names}
-        return cls(**known | {"warnings": tuple(content["warnings"])})
+        values = {each.name: content[each.name] for each in fields(cls)}
+        return cls(**values | {"warnings": tuple(content["warnings"])})
 
     def __str__(self) -> str:
         """Return the report in one line."""
@@ -135,17 +133,16 @@ class WriteReport:
             ("in doubt", self.in_doubt),
         ):
             parts += [f"{n:,} {name} ({reason})" for reason, n in reasons.items()]
-        known = self.maybe_twice
         twice = (
             "an unknown number of duplicates"
-            if known is None
-            else f"at most {known:,} duplicates"
+            if self.maybe_twice is None
+            else f"at most {self.maybe_twice:,} duplicates"
         )
-        said = f"{', '.join(parts)}, {twice}, in {self.seconds:.1f} s"
-        return "; ".join([said, *self.warnings])
+        counts = f"{', '.join(parts)}, {twice}, in {self.seconds:.1f} s"
+        return "; ".join([counts, *self.warnings])
 
 
-def collapsed_said(count: int) -> str | None:
+def describe_collapsed(count: int) -> str | None:
     """Return a remark about collapsed keys, or None if there are none.
 
     Args:
@@ -161,17 +158,12 @@ def collapsed_said(count: int) -> str | None:
 
 def add_up(tasks: Iterable[TaskCounts]) -> TaskCounts:
     """Add up the counts of tasks; ``attempt`` becomes the number of repeated tasks."""
-    total = TaskCounts()
+    sums = TaskCounts()
     for task in tasks:
-        total.read += task.read
-        total.delivered += task.delivered
-        total.dead_lettered += task.dead_lettered
-        total.dropped += task.dropped
-        total.in_doubt += task.in_doubt
-        total.resent += task.resent
-        total.collapsed_keys += task.collapsed_keys
-        total.attempt += task.attempt > 0
-    return total
+        for name in (each.name for each in fields(TaskCounts)):
+            count = getattr(task, name) if name != "attempt" else task.attempt > 0
+            setattr(sums, name, getattr(sums, name) + count)
+    return sums
 
 
 def total(
@@ -180,11 +172,11 @@ def total(
     """Add up the reports of a stream's micro-batches."""
     grown = [report.appended for report in reports]
     collapsed = sum(report.collapsed_keys for report in reports)
-    told = [
+    warnings = [
         warning
         for report in reports
         for warning in report.warnings
-        if warning != collapsed_said(report.collapsed_keys)
+        if warning != describe_collapsed(report.collapsed_keys)
     ]
     return WriteReport(
         topic=topic,
@@ -199,5 +191,5 @@ def total(
         appended=None if None in grown else sum(n for n in grown if n is not None),
         seconds=sum(report.seconds for report in reports),
         collapsed_keys=collapsed,
-        warnings=tuple(filter(None, [*told, collapsed_said(collapsed)])),
+        warnings=tuple(filter(None, [*warnings, describe_collapsed(collapsed)])),
     )

@@ -11,9 +11,6 @@ if TYPE_CHECKING:
     from kafkaguard.errors import KafkaGuardError
 
 
-_SETTING = "setting"
-
-
 def setting_error(
     message: str, *, topic: str | None = None, setting: str | None = None
 ) -> KafkaGuardError:
@@ -26,11 +23,11 @@ def setting_error(
             a client setting, or ``column <name>``.
     """
     error = errors.make(ClientConfigurationError, message, topic=topic)
-    vars(error)[_SETTING] = setting
+    vars(error)["setting"] = setting
     return error
 
 
 def setting_of(error: KafkaGuardError) -> str | None:
     """Return the setting that an error is about, or None if unknown."""
-    found: str | None = vars(error).get(_SETTING)
-    return found
+    setting: str | None = vars(error).get("setting")
+    return setting

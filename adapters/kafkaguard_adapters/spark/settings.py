@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from kafkaguard._common.arguments import read_address
 from kafkaguard._common.topic_names import ALLOWED, can_be_a_topic
-from kafkaguard_adapters.spark.addresses import check_servers
 from kafkaguard_adapters.spark.client_config import client_config
 from kafkaguard_adapters.spark.policy import (
     DEAD_LETTER,
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kafkaguard.errors import KafkaGuardError
     from kafkaguard_policies.retry_policy import RetryPolicy
 
+_ADDRESSES = "host:port, with a comma between several; [::1]:9092 for IPv6"
 #: The default of the longest attempt of the client, in seconds.
 _DELIVERY_S = 120.0
 #: librdkafka's longest wait for an answer, in seconds.
@@ -105,12 +106,12 @@ def make_settings(
     """
     servers = check_servers(bootstrap_servers)
     check_type("compacted", compacted, bool | None, "True, False or None")
-    check_record_bytes(max_record_bytes)
+    check_number("max_record_bytes", max_record_bytes, "a number of bytes")
     check_type("config", config, Mapping | None, "a mapping of names to values")
     rules = read_policy(policy)
     dead_letter_topic = dead_letter_topic_of(rules, topic)
     check_topics(topic, dead_letter_topic)
-    client = client_config(servers, _with_time_limit(config or {}, rules))
+    client = client_config(servers, _add_time_limit(config or {}, rules))
     if policy is not None:
         warn_of_long_attempts(rules, float(client["delivery.timeout.ms"]) / 1000)
     return SinkSettings(
@@ -124,6 +125,34 @@ def make_settings(
         refuses_null_keys=rules.null_key == "reject",
         deadline_s=None if policy is None else rules.deadline,
     )
+
+
+def check_servers(servers: object) -> str:
+    """Return the addresses, if all are valid.
+
+    Raises:
+        ClientConfigurationError: No address is given, or one cannot be parsed; the text
+            names it.
+    """
+    name = "bootstrap_servers"
+    if servers is None or servers == "":
+        raise setting_error(
+            "bootstrap_servers is missing: name the brokers' addresses "
+            f"({_ADDRESSES}); for the data source the option is "
+            "kafka.bootstrap.servers",
+            setting=name,
+        )
+    if not isinstance(servers, str):
+        text = f"bootstrap_servers is text, {_ADDRESSES}; not {type(servers).__name__}"
+        raise setting_error(text, setting=name)
+    addresses = [each.strip() for each in servers.split(",") if each.strip()]
+    for address in addresses or [servers]:
+        if read_address(address) is None:
+            # The part before an @ may be a password.
+            shown = address.rpartition("@")[2]
+            text = f"bootstrap_servers: {shown!r} cannot be parsed: {_ADDRESSES}"
+            raise setting_error(text, setting=name)
+    return servers
 
 
 def dead_letter_topic_of(policy: RetryPolicy, topic: str | None) -> str | None:
@@ -140,25 +169,24 @@ def dead_letter_topic_of(policy: RetryPolicy, topic: str | None) -> str | None:
     return policy.dead_letter.topic_for(topic or "")
 
 
-def _with_time_limit(given: Mapping[str, str], policy: RetryPolicy) -> dict[str, str]:
+def _add_time_limit(config: Mapping[str, str], policy: RetryPolicy) -> dict[str, str]:
     """Limit an attempt of the client to the policy's time."""
-    names = {str(name).lower().removeprefix("kafka.") for name in given}
+    names = {str(name).lower().removeprefix("kafka.") for name in config}
     if names & set(_DELIVERY):
-        return dict(given)
+        return dict(config)
     seconds = min(_DELIVERY_S, policy.deadline, policy.attempt_timeout or _DELIVERY_S)
-    return {**given, _DELIVERY[0]: str(max(1, round(seconds * 1000)))}
+    return {**config, _DELIVERY[0]: str(max(1, round(seconds * 1000)))}
 
 
-def check_record_bytes(most: int | None) -> None:
-    """Check the caller's limit of record sizes.
+def check_number(name: str, number: int | None, wanted: str) -> None:
+    """Check a number of bytes or tasks.
 
     Raises:
-        ClientConfigurationError: The limit is not a number, or is less than 1.
+        ClientConfigurationError: The value is not an integer of at least 1, or None.
     """
-    check_type("max_record_bytes", most, int | None, "a number of bytes")
-    if most is not None and most < 1:
-        said = f"max_record_bytes is at least 1, not {most}"
-        raise setting_error(said, setting="max_record_bytes")
+    check_type(name, number, int | None, wanted)
+    if number is not None and number < 1:
+        raise setting_error(f"{name} is at least 1, not {number}", setting=name)
 
 
 def check_topics(topic: str | None, dead_letter_topic: str | None) -> None:
@@ -169,24 +197,19 @@ def check_topics(topic: str | None, dead_letter_topic: str | None) -> None:
     """
     for name, text in (("topic", topic), (DEAD_LETTER, dead_letter_topic)):
         check_type(name, text, str | None, "the name of a topic")
-        if text is not None:
-            _check_name(name, text)
+        if text == "":
+            advice = "name a topic, or leave it out"
+            raise setting_error(f"{name} is empty: {advice}", setting=name)
+        if text is not None and not can_be_a_topic(text):
+            raise setting_error(
+                f"{name}: {text!r:.80} is not a valid topic name: {ALLOWED}",
+                setting=name,
+            )
     if topic and topic == dead_letter_topic:
         raise setting_error(
             "topic and the policy's dead_letter.topic are the same",
             topic=topic,
             setting=DEAD_LETTER,
-        )
-
-
-def _check_name(name: str, text: str) -> None:
-    if text == "":
-        raise setting_error(
-            f"{name} is empty: name a topic, or leave it out", setting=name
-        )
-    if not can_be_a_topic(text):
-        raise setting_error(
-            f"{name}: {text!r:.80} is not a valid topic name: {ALLOWED}", setting=name
         )
 
 

@@ -1,4 +1,9 @@
-"""Look-ups of topics before and after a write."""
+"""Facts about the topics of a write: look-ups in a cluster, and a cache of them.
+
+A stream's micro-batches follow each other within milliseconds, and brokers may be down
+between two of them. So topics are not looked up for each batch. While no broker
+answers, the cached facts stay valid, and the records wait in the producers.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +11,39 @@ import logging
 import os
 import time
 import warnings
-from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from confluent_kafka import (
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+    TopicPartition,
+)
+from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, OffsetSpec
 
 from kafkaguard import errors as e
 from kafkaguard._cluster.topic_settings import read
+from kafkaguard._verdicts.context import TopicFacts
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.spark.client_config import silent_logger
-from kafkaguard_adapters.spark.kept import Kept
 from kafkaguard_adapters.spark.policy import DEAD_LETTER
 from kafkaguard_adapters.spark.setting_errors import setting_error
-from kafkaguard_adapters.spark.sink_topic import SinkTopic
 from kafkaguard_adapters.spark.verdicts import NO_TOPIC
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
 
     from kafkaguard_adapters.spark.settings import SinkSettings
 
+T = TypeVar("T")
+
 #: Seconds until a cluster that does not answer counts as unreachable.
 ANSWER_TIMEOUT_S = 6.0
+#: Seconds that a stream caches facts of a topic, unless a broker contradicts them.
+KEEP_S = 60.0
 _GLANCE_S = 0.1
 #: librdkafka's words for a connection that ends in the TLS handshake.
 _NO_TLS = "connecting to a PLAINTEXT broker listener"
@@ -34,126 +52,142 @@ _PAUSE_S = _LEAST_S = 1.0
 _DEFAULTS = {"reconnect.backoff.max.ms": "1000"}
 #: The number of clients that a process keeps; each has a connection and threads.
 _MOST_CLIENTS = 4
+_REFUSALS = (KafkaError._AUTHENTICATION, KafkaError._SSL)  # noqa: SLF001 - documented constants
+_NO_ANSWER = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT)  # noqa: SLF001 - documented constants
 _log = logging.getLogger("kafkaguard.spark")
+
+
+@dataclass(frozen=True, slots=True)
+class SinkTopic:
+    """A topic of a write.
+
+    Attributes:
+        name: The topic's name.
+        partitions: The number of partitions.
+        compacted: Whether ``cleanup.policy`` contains ``compact``; None if unknown.
+        max_message_bytes: The largest batch in bytes, or None if unknown.
+    """
+
+    name: str
+    partitions: int
+    compacted: bool | None = None
+    max_message_bytes: int | None = None
+
+    @property
+    def facts(self) -> TopicFacts:
+        """The facts for verdicts."""
+        return TopicFacts(compacted=self.compacted)
 
 
 class Brokers:
     """Look-ups in a cluster, each within a time limit."""
 
     def __init__(self, client: Mapping[str, str]) -> None:
-        from confluent_kafka.admin import AdminClient
-
         self._servers = client["bootstrap.servers"]
-        self._said: list[Any] = []
-        config = {**_DEFAULTS, **client, "error_cb": self._said.append}
+        self._errors: list[Any] = []
+        config = {**_DEFAULTS, **client, "error_cb": self._errors.append}
         self._admin = AdminClient(config, logger=silent_logger())
 
     def describe(
-        self, names: Iterable[str], timeout: float = ANSWER_TIMEOUT_S
+        self, names: Collection[str], timeout: float = ANSWER_TIMEOUT_S
     ) -> dict[str, SinkTopic]:
         """Look topics up.
 
         Args:
             names: The topics.
-            timeout: Seconds to wait for an answer.
+            timeout: Seconds to wait for an answer. Each request has at least 1 s.
 
         Raises:
             KafkaGuardError: A topic does not exist, may not be described or written to,
                 or no broker answers.
         """
-        wanted = list(names)
         end = time.monotonic() + timeout
         while True:
             try:
-                return self._described(wanted, end)
+                topics = self._count_partitions(names, _seconds_until(end))
+                return {
+                    name: self._read_settings(name, count, _seconds_until(end))
+                    for name, count in topics.items()
+                }
             except e.ClientNotConnectedError:
                 # A broken connection ends a request long before its timeout.
                 if end - time.monotonic() <= _PAUSE_S:
                     raise self._without_tls() or self._unreachable(timeout) from None
             time.sleep(_PAUSE_S)
 
-    def _described(self, names: list[str], end: float) -> dict[str, SinkTopic]:
-        """Look topics up until monotonic seconds; each request has at least 1 s."""
-        found = {}
-        for name, count in self._partitions(names, _left(end)).items():
-            found[name] = self._with_settings(name, count, _left(end))
-        return found
-
-    def _partitions(self, names: Iterable[str], timeout: float) -> dict[str, int]:
-        from confluent_kafka import TopicCollection
-
-        wanted = list(names)
-        if not wanted:
+    def _count_partitions(
+        self, names: Collection[str], timeout: float
+    ) -> dict[str, int]:
+        """Return each topic's number of partitions, if the user may write to it."""
+        if not names:
             return {}
-        self._said.clear()
+        self._errors.clear()
         futures = self._admin.describe_topics(
-            TopicCollection(wanted),
+            TopicCollection(list(names)),
             include_authorized_operations=True,
             request_timeout=timeout,
         )
-        found = {}
-        for name in wanted:
-            with self._explained(name, timeout):
-                topic = self._answer(futures[name], timeout)
-                _check_may_write(topic)
-                found[name] = len(topic.partitions)
-        return found
+        counts = {}
+        for name in names:
+            try:
+                topic = self._wait(futures[name], timeout)
+            except KafkaException as error:
+                raise self._translate(error, name, timeout) from None
+            # Old brokers do not return the operations.
+            allowed = topic.authorized_operations
+            if allowed and AclOperation.WRITE not in allowed:
+                raise errors.make(
+                    e.TopicAuthorizationFailedError,
+                    "this user may describe the topic but not write to it: grant the "
+                    "ACL Write",
+                    topic=name,
+                    api="Metadata",
+                )
+            counts[name] = len(topic.partitions)
+        return counts
 
-    def answer(self, timeout: float) -> bool:
-        """Return whether any broker answers within so many seconds.
-
-        Raises:
-            KafkaGuardError: The brokers refuse the client.
-        """
-        from confluent_kafka import KafkaException
-
-        self._said.clear()
+    def has_answer(self, timeout: float) -> bool:
+        """Return whether any broker answers within so many seconds."""
+        self._errors.clear()
         future = self._admin.describe_cluster(request_timeout=timeout)
         try:
-            self._answer(future, timeout)
+            self._wait(future, timeout)
         except e.ClientNotConnectedError:
             return False
         except KafkaException as error:
-            return error.args[0].code() not in _no_answer()
+            return error.args[0].code() not in _NO_ANSWER
         return True
 
-    def end_offsets(self, names: Iterable[str]) -> int | None:
+    def end_offsets(self, names: Collection[str]) -> int | None:
         """Return the sum of the topics' end offsets, or None if unknown.
 
         Raises:
             KafkaGuardError: A topic is missing, or no broker answers.
         """
-        from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
-        from confluent_kafka.admin import OffsetSpec
-
-        asked = {
+        requests = {
             TopicPartition(name, partition): OffsetSpec.latest()
-            for name, count in self._partitions(names, ANSWER_TIMEOUT_S).items()
+            for name, count in self._count_partitions(names, ANSWER_TIMEOUT_S).items()
             for partition in range(count)
         }
         futures = self._admin.list_offsets(
-            asked,
+            requests,
             isolation_level=IsolationLevel.READ_UNCOMMITTED,
             request_timeout=ANSWER_TIMEOUT_S,
         )
         try:
-            offsets = [int(self._answer(each).offset) for each in futures.values()]
+            return sum(int(self._wait(each).offset) for each in futures.values())
         except KafkaException as error:
             _log.warning("end offsets are not known: %s", error.args[0].name())
             return None
-        return sum(offsets)
 
-    def _with_settings(self, name: str, partitions: int, timeout: float) -> SinkTopic:
+    def _read_settings(self, name: str, partitions: int, timeout: float) -> SinkTopic:
         """Look up a topic's settings; if the user may not, they stay unknown."""
-        from confluent_kafka import KafkaException
-        from confluent_kafka.admin import ConfigResource
-
         resource = ConfigResource(ConfigResource.Type.TOPIC, name)
         futures = self._admin.describe_configs([resource], request_timeout=timeout)
         try:
-            settings = self._answer(futures[resource], timeout)
+            settings = self._wait(futures[resource], timeout)
         except KafkaException as error:
-            if error.args[0].code() in _no_answer():
+            if error.args[0].code() in _NO_ANSWER:
                 raise self._unreachable(timeout) from None
             warnings.warn(
                 f"topic {name}: its settings cannot be read ({error.args[0].name()}), "
@@ -162,29 +196,23 @@ class Brokers:
                 stacklevel=2,
             )
             return SinkTopic(name, partitions)
-        known = read({each: entry.value for each, entry in settings.items()})
-        return SinkTopic(name, partitions, known.compacted, known.max_message_bytes)
+        facts = read({each: entry.value for each, entry in settings.items()})
+        return SinkTopic(name, partitions, facts.compacted, facts.max_message_bytes)
 
-    @contextmanager
-    def _explained(self, topic: str, timeout: float) -> Iterator[None]:
-        from confluent_kafka import KafkaException
+    def _translate(self, error: Any, topic: str, timeout: float) -> e.KafkaGuardError:
+        if isinstance(error, e.KafkaGuardError):
+            return error
+        code = error.args[0].code()
+        if code == e.UnknownTopicOrPartitionError.code:
+            text = "the topic does not exist"
+            return errors.make(
+                code, text, topic=topic, api="Metadata", verdict=NO_TOPIC
+            )
+        if code in _NO_ANSWER:
+            return self._unreachable(timeout)
+        return errors.translate(error, topic=topic, api="Metadata")
 
-        try:
-            yield
-        except e.KafkaGuardError:
-            raise
-        except KafkaException as error:
-            code = error.args[0].code()
-            if code == e.UnknownTopicOrPartitionError.code:
-                text = "the topic does not exist"
-                raise errors.make(
-                    code, text, topic=topic, api="Metadata", verdict=NO_TOPIC
-                ) from None
-            if code in _no_answer():
-                raise self._unreachable(timeout) from None
-            raise errors.translate(error, topic=topic, api="Metadata") from None
-
-    def _answer(self, future: Any, timeout: float = ANSWER_TIMEOUT_S) -> Any:
+    def _wait(self, future: Any, timeout: float = ANSWER_TIMEOUT_S) -> Any:
         """Wait for an answer, unless the client reports that there will be none.
 
         Raises:
@@ -201,15 +229,14 @@ class Brokers:
                 text = "no broker at %s answers; waiting up to %g s"
                 _log.warning(text, self._servers, timeout)
             self._admin.poll(0)
-            if refused := [
-                error for error in self._said if error.code() in _refusals()
-            ]:
-                raise errors.translate(refused[0], api="Metadata")
+            for error in self._errors:
+                if error.code() in _REFUSALS:
+                    raise errors.translate(error, api="Metadata")
         raise self._unreachable(timeout)
 
     def _without_tls(self) -> e.KafkaGuardError | None:
         """Return the error for a listener that has ended each TLS handshake, if so."""
-        if not any(_NO_TLS in error.str() for error in self._said):
+        if not any(_NO_TLS in error.str() for error in self._errors):
             return None
         return errors.make(
             e.ClientConfigurationError,
@@ -227,54 +254,111 @@ class Brokers:
         )
 
 
-def _left(end: float) -> float:
+def _seconds_until(end: float) -> float:
     """Return the seconds that a request may take, at least ``_LEAST_S``."""
     return max(end - time.monotonic(), _LEAST_S)
 
 
-def _check_may_write(topic: Any) -> None:
-    from confluent_kafka.admin import AclOperation
+class TopicCache:
+    """A client of one cluster, and the cached facts of topics.
 
-    allowed = topic.authorized_operations
-    # Old brokers do not return the operations.
-    if allowed and AclOperation.WRITE not in allowed:
-        raise errors.make(
-            e.TopicAuthorizationFailedError,
-            "this user may describe the topic but not write to it: grant the ACL Write",
-            topic=topic.name,
-            api="Metadata",
+    Args:
+        connect: Makes the client. A client that failed is not kept.
+        now: The time in seconds.
+    """
+
+    def __init__(
+        self, connect: Callable[[], Brokers], now: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._connect = connect
+        self._now = now
+        self._client: Brokers | None = None
+        self._topics: dict[str, tuple[float, SinkTopic]] = {}
+
+    def find(
+        self,
+        names: Collection[str],
+        *,
+        timeout: float,
+        keep_s: float = 0.0,
+        old_timeout: float | None = None,
+    ) -> dict[str, SinkTopic]:
+        """Look topics up, if the cached facts are too old.
+
+        Args:
+            names: The topics.
+            timeout: Seconds to wait for an answer.
+            keep_s: The largest age of cached facts in seconds.
+            old_timeout: Seconds to wait if all topics are cached, before the cached
+                facts are used for another batch. Default: they are not used.
+
+        Raises:
+            KafkaGuardError: A topic does not exist or may not be written to, or no
+                broker answers.
+        """
+        due = [name for name in names if self._age(name) >= keep_s]
+        has_old = old_timeout is not None and all(
+            name in self._topics for name in names
         )
+        if old_timeout is not None and has_old:
+            timeout = min(timeout, old_timeout)
+        try:
+            if due:
+                topics = self._ask(lambda client: client.describe(due, timeout))
+                now = self._now()
+                self._topics |= {name: (now, topic) for name, topic in topics.items()}
+        except e.ClientNotConnectedError as error:
+            if not has_old:
+                raise
+            _log.warning(
+                "topic settings cannot be looked up again, so the cached "
+                "ones are used: %s",
+                error,
+            )
+        return {name: self._topics[name][1] for name in names}
 
+    def forget(self, names: Iterable[str]) -> None:
+        """Drop the cached facts of topics: a broker has contradicted them."""
+        for name in names:
+            self._topics.pop(name, None)
 
-def _refusals() -> tuple[int, ...]:
-    from confluent_kafka import KafkaError
+    def end_offsets(self, names: Collection[str]) -> int | None:
+        """Return the sum of the topics' end offsets, or None if unknown.
 
-    return KafkaError._AUTHENTICATION, KafkaError._SSL  # noqa: SLF001 - documented constants
+        Raises:
+            KafkaGuardError: No broker answers.
+        """
+        return self._ask(lambda client: client.end_offsets(names))
 
+    def _age(self, name: str) -> float:
+        if name not in self._topics:
+            return float("inf")
+        return self._now() - self._topics[name][0]
 
-def _no_answer() -> tuple[int, ...]:
-    from confluent_kafka import KafkaError
-
-    return KafkaError._TIMED_OUT, KafkaError._TRANSPORT  # noqa: SLF001 - documented constants
+    def _ask(self, question: Callable[[Brokers], T]) -> T:
+        client, self._client = self._client or self._connect(), None
+        answer = question(client)
+        self._client = client
+        return answer
 
 
 _Key = tuple[int, tuple[tuple[str, str], ...]]
 #: By process: a forked process does not use its parent's.
-_kept: dict[_Key, Kept] = {}
+_caches: dict[_Key, TopicCache] = {}
 
 
-def kept_for(client: Mapping[str, str]) -> Kept:
+def cache_for(client: Mapping[str, str]) -> TopicCache:
     """Return the client and the cached facts that this process keeps for a cluster.
 
     Args:
         client: Settings of the client; with others, other topics may be visible.
     """
     key = (os.getpid(), tuple(sorted(client.items())))
-    found = _kept.pop(key, None) or Kept(lambda: Brokers(client))
-    for other in list(_kept)[: max(0, len(_kept) + 1 - _MOST_CLIENTS)]:
-        _kept.pop(other, None)
-    _kept[key] = found
-    return found
+    cache = _caches.pop(key, None) or TopicCache(lambda: Brokers(client))
+    for other in list(_caches)[: max(0, len(_caches) + 1 - _MOST_CLIENTS)]:
+        _caches.pop(other, None)
+    _caches[key] = cache
+    return cache
 
 
 def look_up(settings: SinkSettings, keep_s: float = 0.0) -> dict[str, SinkTopic]:
@@ -290,7 +374,7 @@ def look_up(settings: SinkSettings, keep_s: float = 0.0) -> dict[str, SinkTopic]
             declared.
     """
     try:
-        topics = kept_for(settings.client).find(
+        topics = cache_for(settings.client).find(
             settings.topics,
             timeout=settings.patience_s or ANSWER_TIMEOUT_S,
             keep_s=keep_s,
@@ -299,9 +383,11 @@ def look_up(settings: SinkSettings, keep_s: float = 0.0) -> dict[str, SinkTopic]
     except _OF_A_TOPIC as error:
         if error.topic is None or error.topic != settings.dead_letter_topic:
             raise
-        raise about_letters(error) from None
+        raise explain_letters(error) from None
     if settings.topic:
-        topics[settings.topic] = as_declared(topics[settings.topic], settings.compacted)
+        topics[settings.topic] = apply_declared(
+            topics[settings.topic], settings.compacted
+        )
     if settings.dead_letter_topic and topics[settings.dead_letter_topic].compacted:
         raise setting_error(
             "a compacted dead-letter topic refuses records without a key: set its "
@@ -315,7 +401,7 @@ def look_up(settings: SinkSettings, keep_s: float = 0.0) -> dict[str, SinkTopic]
 _OF_A_TOPIC = (e.UnknownTopicOrPartitionError, e.TopicAuthorizationFailedError)
 
 
-def about_letters(error: e.KafkaGuardError) -> e.KafkaGuardError:
+def explain_letters(error: e.KafkaGuardError) -> e.KafkaGuardError:
     """Add why the write needs a topic that the caller may not have named."""
     need = "it is the dead-letter topic that the policy needs (dead_letter.topic)"
     return errors.make(
@@ -327,7 +413,7 @@ def about_letters(error: e.KafkaGuardError) -> e.KafkaGuardError:
     )
 
 
-def as_declared(topic: SinkTopic, compacted: bool | None) -> SinkTopic:
+def apply_declared(topic: SinkTopic, compacted: bool | None) -> SinkTopic:
     """Return the facts about a topic, completed by what the caller declares.
 
     Raises:
@@ -336,12 +422,10 @@ def as_declared(topic: SinkTopic, compacted: bool | None) -> SinkTopic:
     if compacted is None or topic.compacted == compacted:
         return topic
     if topic.compacted is None:
-        return SinkTopic(
-            topic.name, topic.partitions, compacted, topic.max_message_bytes
-        )
-    found = "compacted" if topic.compacted else "not compacted"
+        return replace(topic, compacted=compacted)
+    kind = "compacted" if topic.compacted else "not compacted"
     raise setting_error(
-        f"declared compacted={str(compacted).lower()}, and the topic is {found}",
+        f"declared compacted={str(compacted).lower()}, and the topic is {kind}",
         topic=topic.name,
         setting="compacted",
     )

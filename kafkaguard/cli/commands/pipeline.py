@@ -21,7 +21,7 @@ from kafkaguard_adapters.spark.pipeline.file import (
     load_pipeline,
     point_at,
 )
-from kafkaguard_adapters.spark.pipeline.places import MistakeError, MistakesError
+from kafkaguard_adapters.spark.pipeline.places import MistakeError, mistake
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -119,7 +119,7 @@ def _find_setting_problem(
     setting = setting_in(message, definition.spark)
     if setting is None:
         return None
-    return _make_problem(file, MistakeError(("spark", setting), message))
+    return _make_problem(file, mistake(message, "spark", setting))
 
 
 def _settings(definition: Pipeline) -> dict[str, str]:
@@ -136,8 +136,6 @@ def _plan(spark: SparkSession, definition: Pipeline, file: Path) -> DataFrame:
         return running.plan(spark, definition)
     except MistakeError as error:
         raise _make_problem(file, error) from None
-    except MistakesError as error:
-        raise Problem(str(point_at(file, error.mistakes))) from None
     except KafkaGuardError as error:
         raise Problem(str(error)) from None
     except running.OF_SPARK as error:
@@ -150,13 +148,14 @@ def _add_advice(error: MistakeError) -> MistakeError:
     cause = error.__cause__
     if not isinstance(cause, KafkaGuardError) or not cause.verdict.retriable:
         return error
-    text, _, _ = error.message.partition(" -> ")
+    (problem,) = error.problems
+    what, _, _ = problem.message.partition(" -> ")
     advice = "nothing was written; run it again when a broker answers there"
-    return MistakeError(error.place, f"{text}; {advice}")
+    return mistake(f"{what}; {advice}", *problem.path)
 
 
 def _make_problem(file: Path, error: MistakeError) -> Problem:
-    return Problem(str(point_at(file, [error])))
+    return Problem(str(point_at(file, error)))
 
 
 def _describe_failure(error: Exception) -> str:

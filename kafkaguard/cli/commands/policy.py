@@ -14,7 +14,7 @@ from kafkaguard.cli.numbers import ROWS, RUNS
 from kafkaguard.cli.output import PlainTable, console, say
 from kafkaguard.errors._base import Action
 from kafkaguard_adapters.policy_uses import USES, given_settings
-from kafkaguard_policies.advice.ineffective_settings import doubts
+from kafkaguard_policies.advice.ineffective_settings import find_doubts
 from kafkaguard_policies.model.problems import PolicyError
 from kafkaguard_policies.reading.schema import policy_schema
 from kafkaguard_policies.reading.sources import (
@@ -95,7 +95,7 @@ def _check_source(source: str) -> dict[str, Any]:
         "valid": True,
         "name": retry_policy.name,
         "policy_id": retry_policy.policy_id,
-        "warnings": list(doubts(retry_policy)),
+        "warnings": list(find_doubts(retry_policy)),
         "uses": {
             use: {
                 "obeys": sorted(settings & obeyed),
@@ -216,11 +216,11 @@ def preview(
     except ValueError as error:
         raise Problem(str(error)) from None
     if as_json:
-        data = {**waits.to_dict(), "warnings": doubts(retry_policy)}
+        data = {**waits.to_dict(), "warnings": find_doubts(retry_policy)}
         click.echo(json.dumps(data, indent=2))
     else:
         say(waits)
-        for text in doubts(retry_policy):
+        for text in find_doubts(retry_policy):
             say(f"warning: {text}")
 
 

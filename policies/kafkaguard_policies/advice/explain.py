@@ -38,7 +38,9 @@ def explain_ruling(
     ruling = policy.ruling(verdict, context or CallContext(), error)
     step = first_step(policy, verdict, ruling)
     by = "" if ruling.override is None else f" (overrides[{ruling.override}])"
-    return f"policy {policy.name} ({policy.policy_id}){by} {words(ruling, step)}"
+    return (
+        f"policy {policy.name} ({policy.policy_id}){by} {describe_step(ruling, step)}"
+    )
 
 
 def first_step(policy: RuledPolicy, verdict: Verdict, ruling: Ruling) -> Step:
@@ -47,20 +49,20 @@ def first_step(policy: RuledPolicy, verdict: Verdict, ruling: Ruling) -> Step:
     return machine.failed(verdict, ruling, 0.0)
 
 
-def words(ruling: Ruling, step: Step) -> str:
+def describe_step(ruling: Ruling, step: Step) -> str:
     """Describe the machine's step at the first failure."""
     if step.kind == "done":
-        return "goes on: it is no failure"
+        return "goes on: it is not a failure"
     if step.reason is not None:
-        return f"stops: {SENTENCES[step.reason]}{_fate(ruling)}"
+        return f"stops: {SENTENCES[step.reason]}{_describe_fate(ruling)}"
     longest = f"{worst_wait(ruling.backoff, 1):.3g} s"
     if ruling.action is Action.WAIT:
-        return f"waits up to {longest} and tries again{_limit(ruling)}"
+        return f"waits up to {longest} and tries again{_describe_limit(ruling)}"
     repair = _REPAIRS.get(ruling.action, "")
-    return f"{repair}waits up to {longest} and tries again, {_bounds(ruling)}"
+    return f"{repair}waits up to {longest} and tries again, {_describe_bounds(ruling)}"
 
 
-def _fate(ruling: Ruling) -> str:
+def _describe_fate(ruling: Ruling) -> str:
     fates = {
         "dead_letter": "a record goes to the dead-letter topic",
         "drop": "a record is dropped",
@@ -70,14 +72,14 @@ def _fate(ruling: Ruling) -> str:
     return f"; {fates[ruling.on_reject]}"
 
 
-def _bounds(ruling: Ruling) -> str:
+def _describe_bounds(ruling: Ruling) -> str:
     attempts = (
         "without a bound on attempts"
         if ruling.max_attempts == UNBOUNDED_COUNT
         else f"at most {ruling.max_attempts} attempts in all"
     )
-    return attempts + _limit(ruling)
+    return attempts + _describe_limit(ruling)
 
 
-def _limit(ruling: Ruling) -> str:
+def _describe_limit(ruling: Ruling) -> str:
     return "" if ruling.deadline == float("inf") else f", within {ruling.deadline:g} s"

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from kafkaguard_policies.model.policy import Backoff, PolicyDocument
 
 
-def doubts(policy: PolicyDocument) -> tuple[str, ...]:
+def find_doubts(policy: PolicyDocument) -> tuple[str, ...]:
     """Return settings of a valid policy that leave another one without effect.
 
     Returns:
@@ -23,7 +23,7 @@ def doubts(policy: PolicyDocument) -> tuple[str, ...]:
 
 
 def _no_retry(policy: PolicyDocument) -> Iterator[str]:
-    shortest = _shortest(policy.backoff)
+    shortest = _shortest_wait(policy.backoff)
     if policy.max_attempts > 1 and policy.deadline <= shortest:
         yield (
             f"deadline ({policy.deadline:g} s) is over before the first wait "
@@ -93,7 +93,7 @@ def _no_budget(policy: PolicyDocument) -> Iterator[str]:
             )
 
 
-def _shortest(backoff: Backoff) -> float:
+def _shortest_wait(backoff: Backoff) -> float:
     """Return the shortest first wait that the jitter allows."""
     share = {"none": 1.0, "equal": 0.5, "full": 0.0}[backoff.jitter]
     return max(backoff.floor, share * min(backoff.base, backoff.cap))

@@ -1,4 +1,4 @@
-"""The schedule of a policy's attempts."""
+"""The schedule of a policy's attempts: one row for each wait."""
 
 from __future__ import annotations
 
@@ -13,12 +13,36 @@ from kafkaguard._retries.backoff import draw_wait, worst_wait
 from kafkaguard._retries.machine import CallContext, Ruling, Step, StopReason
 from kafkaguard.errors import KafkaGuardError
 from kafkaguard.errors._base import RETRIABLE_ACTIONS, Action, RuleInfo, Verdict
-from kafkaguard_policies.advice.explain import first_step, words
-from kafkaguard_policies.advice.schedule import PreviewRow
+from kafkaguard_policies.advice.explain import describe_step, first_step
 
 if TYPE_CHECKING:
     from kafkaguard.errors._base import Written
     from kafkaguard_policies.running.rulings import RuledPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class PreviewRow:
+    """One wait. All values but ``attempt`` and ``reached`` are seconds.
+
+    Attributes:
+        attempt: The attempt that follows the wait.
+        expected: The average wait.
+        low: The 5th percentile of the wait.
+        high: The 95th percentile of the wait.
+        worst: The longest possible wait, unless the broker asks for a longer one.
+        expected_elapsed: The average of the sum of the waits so far.
+        worst_elapsed: The sum of the longest waits so far.
+        reached: The share of schedules that reach this attempt before the deadline.
+    """
+
+    attempt: int
+    expected: float
+    low: float
+    high: float
+    worst: float
+    expected_elapsed: float
+    worst_elapsed: float
+    reached: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +91,13 @@ class Preview:
         columns = (
             "attempt  expected      5 %     95 %    worst  elapsed  (worst)  reached"
         )
-        lines = [head, columns, *map(_line, self.rows)]
+        lines = [head, columns, *map(_format_row, self.rows)]
         if not self.complete:
             lines.append("    ...")
         return "\n".join(lines)
 
 
-def _line(row: PreviewRow) -> str:
+def _format_row(row: PreviewRow) -> str:
     waits = (row.expected, row.low, row.high, row.worst)
     sums = (row.expected_elapsed, row.worst_elapsed)
     numbers = "".join(f"{value:9.3f}" for value in (*waits, *sums))
@@ -92,16 +116,16 @@ def draw_preview(
     arguments.whole_number("preview(): seed", seed)
     arguments.whole_number("preview(): runs", runs, 2)  # no percentile of one number
     arguments.whole_number("preview(): limit", limit, 1)
-    verdict = _verdict(action)
+    verdict = _make_verdict(action)
     ruling = policy.ruling(verdict, CallContext())
     step = first_step(policy, verdict, ruling)
-    count = _count(ruling) if step.kind == "again" else 0
-    schedules = _schedules(ruling, min(count, limit), seed=seed, runs=runs)
-    rows = _rows(ruling, schedules)
+    count = _count_waits(ruling) if step.kind == "again" else 0
+    schedules = _draw_schedules(ruling, min(count, limit), seed=seed, runs=runs)
+    rows = _summarise(ruling, schedules)
     ending = None
     if not rows:
         late = Step("stop", reason=StopReason.DEADLINE)
-        ending = words(ruling, late if step.kind == "again" else step)
+        ending = describe_step(ruling, late if step.kind == "again" else step)
     return Preview(
         policy.name,
         policy.policy_id,
@@ -115,19 +139,19 @@ def draw_preview(
     )
 
 
-def _verdict(action: Action) -> Verdict:
+def _make_verdict(action: Action) -> Verdict:
     """Make a verdict with an action only."""
     rule = RuleInfo(f"preview-{action}", "", "", "")
     written: Written = "maybe" if action is Action.IN_DOUBT else "no"
     return Verdict(action, action in RETRIABLE_ACTIONS, written, KafkaGuardError, rule)
 
 
-def _count(ruling: Ruling) -> int:
+def _count_waits(ruling: Ruling) -> int:
     waiting = ruling.action is Action.WAIT
     return ruling.max_waits if waiting else ruling.max_attempts - 1
 
 
-def _schedules(
+def _draw_schedules(
     ruling: Ruling, count: int, *, seed: int, runs: int
 ) -> list[list[float]]:
     waiting = ruling.action is Action.WAIT
@@ -142,7 +166,7 @@ def _schedules(
     return schedules
 
 
-def _rows(ruling: Ruling, schedules: list[list[float]]) -> tuple[PreviewRow, ...]:
+def _summarise(ruling: Ruling, schedules: list[list[float]]) -> tuple[PreviewRow, ...]:
     rows = []
     elapsed = [0.0] * len(schedules)
     worst_elapsed = 0.0

@@ -139,7 +139,7 @@ def _unreadable(client: str) -> Finding:
     )
 
 
-def _ms(settings: Mapping[str, Any], name: str) -> float | None:
+def _read_seconds(settings: Mapping[str, Any], name: str) -> float | None:
     """Return a client setting in seconds, or None if it is unknown or not set."""
     value = settings.get(name)
     return None if value is None or value < 0 else value / 1000
@@ -175,17 +175,17 @@ def _unacknowledged(
         )
 
 
-def _nobody_chose(policy: RuledPolicy, setting: str, seconds: float | None) -> bool:
+def _are_defaults(policy: RuledPolicy, setting: str, seconds: float | None) -> bool:
     return policy.deadline == _USUAL_DEADLINE_S and seconds == _USUAL[setting]
 
 
 def _client_outlasts_policy(
     policy: RuledPolicy, settings: Mapping[str, Any]
 ) -> Iterator[Finding]:
-    delivery = _ms(settings, "delivery.timeout.ms")
+    delivery = _read_seconds(settings, "delivery.timeout.ms")
     if settings.get("transactional.id"):
         return  # the coordinator resolves what is in doubt
-    if _nobody_chose(policy, "delivery.timeout.ms", delivery):
+    if _are_defaults(policy, "delivery.timeout.ms", delivery):
         return
     if delivery is not None and delivery > policy.deadline:
         yield Finding(
@@ -203,7 +203,7 @@ def _client_outlasts_policy(
 def _blocked_past_deadline(
     policy: RuledPolicy, settings: Mapping[str, Any]
 ) -> Iterator[Finding]:
-    block = _ms(settings, "max.block.ms")
+    block = _read_seconds(settings, "max.block.ms")
     if block is not None and policy.max_attempts > 1 and block >= policy.deadline:
         works = int(policy.deadline * 1000 / 2)
         yield Finding(
@@ -224,25 +224,27 @@ def _multiplied_waits(
     if policy.deadline != float("inf") or policy.max_attempts == 1:
         return
     names = ("max.block.ms", "delivery.timeout.ms", "request.timeout.ms")
-    known = {name: s for name in names if (s := _ms(settings, name)) is not None}
-    if known:
-        name = max(known, key=known.__getitem__)
+    limits = {
+        name: s for name in names if (s := _read_seconds(settings, name)) is not None
+    }
+    if limits:
+        name = max(limits, key=limits.__getitem__)
         yield Finding(
             "multiplied-waits",
             name,
             "max_attempts",
-            f"{name} ({known[name]:g} s) is waited for in each attempt, and with "
+            f"{name} ({limits[name]:g} s) is waited for in each attempt, and with "
             f"deadline = unbounded max_attempts multiplies it",
             "deadline",
-            2 * known[name],
+            2 * limits[name],
         )
 
 
 def _request_outlasts_delivery(
     _policy: RuledPolicy, settings: Mapping[str, Any]
 ) -> Iterator[Finding]:
-    request = _ms(settings, "request.timeout.ms")
-    delivery = _ms(settings, "delivery.timeout.ms")
+    request = _read_seconds(settings, "request.timeout.ms")
+    delivery = _read_seconds(settings, "delivery.timeout.ms")
     if request is not None and delivery is not None and request >= delivery:
         yield Finding(
             "client-never-retries",
@@ -258,7 +260,10 @@ def _request_outlasts_delivery(
 def _request_outlasts_attempt(
     policy: RuledPolicy, settings: Mapping[str, Any]
 ) -> Iterator[Finding]:
-    request, limit = _ms(settings, "request.timeout.ms"), policy.attempt_timeout
+    request, limit = (
+        _read_seconds(settings, "request.timeout.ms"),
+        policy.attempt_timeout,
+    )
     if request is not None and limit is not None and request > limit:
         yield Finding(
             "attempt-ends-in-doubt",
@@ -274,8 +279,8 @@ def _request_outlasts_attempt(
 def _outlasts_transaction(
     policy: RuledPolicy, settings: Mapping[str, Any]
 ) -> Iterator[Finding]:
-    limit = _ms(settings, "transaction.timeout.ms")
-    if _nobody_chose(policy, "transaction.timeout.ms", limit):
+    limit = _read_seconds(settings, "transaction.timeout.ms")
+    if _are_defaults(policy, "transaction.timeout.ms", limit):
         return
     if settings.get("transactional.id") and limit and policy.deadline >= limit:
         yield Finding(
@@ -285,11 +290,11 @@ def _outlasts_transaction(
             f"the coordinator aborts the transaction after transaction.timeout.ms "
             f"({limit:g} s), while the policy tries for {policy.deadline:g} s",
             "deadline",
-            _part_of(limit),
+            _stay_below(limit),
         )
 
 
-def _part_of(limit: float) -> float:
+def _stay_below(limit: float) -> float:
     """Return seconds well below a limit, to the millisecond as clients count."""
     return round(limit * _SHARE, 3)
 
@@ -297,7 +302,7 @@ def _part_of(limit: float) -> float:
 def _outlasts_poll(
     policy: RuledPolicy, settings: Mapping[str, Any]
 ) -> Iterator[Finding]:
-    limit = _ms(settings, "max.poll.interval.ms")
+    limit = _read_seconds(settings, "max.poll.interval.ms")
     if limit and policy.deadline >= limit:
         yield Finding(
             "rebalance-while-retrying",
@@ -307,14 +312,14 @@ def _outlasts_poll(
             f"({limit:g} s) without a poll, while the policy tries for "
             f"{policy.deadline:g} s",
             "deadline",
-            _part_of(limit),
+            _stay_below(limit),
         )
 
 
 def _outlasts_session(
     policy: RuledPolicy, settings: Mapping[str, Any]
 ) -> Iterator[Finding]:
-    limit = _ms(settings, "session.timeout.ms")
+    limit = _read_seconds(settings, "session.timeout.ms")
     if limit and policy.backoff.cap >= limit:
         yield Finding(
             "session-ends-while-waiting",

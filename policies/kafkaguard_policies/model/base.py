@@ -33,59 +33,59 @@ class Part(BaseModel):
             return handler(data)
         except ValidationError as error:
             raise ValidationError.from_exception_data(
-                cls.__name__, [cls._explained(item) for item in error.errors()]
+                cls.__name__, [cls._explain(item) for item in error.errors()]
             ) from None
 
     @classmethod
-    def _explained(cls, item: Any) -> InitErrorDetails:
-        kind = item["type"].removeprefix(_SAID)
+    def _explain(cls, item: Any) -> InitErrorDetails:
+        kind = item["type"].removeprefix(_OWN)
         if kind == "extra_forbidden":
-            said = cls._unknown(item)
-        elif item["type"].startswith(_SAID):  # an error of the part itself
-            said = PydanticCustomError(item["type"], item["msg"])
+            error = cls._describe_unknown(item)
+        elif item["type"].startswith(_OWN):  # an error of the part itself
+            error = PydanticCustomError(item["type"], item["msg"])
         elif kind == "model_type":
             text = f"must be a mapping of {', '.join(cls.model_fields)}"
-            said = PydanticCustomError(_SAID + kind, text)
+            error = PydanticCustomError(_OWN + kind, text)
         else:
-            said = PydanticCustomError(_SAID + kind, _in_words(item))
-        return InitErrorDetails(type=said, loc=item["loc"], input=item["input"])
+            error = PydanticCustomError(_OWN + kind, _describe(item))
+        return InitErrorDetails(type=error, loc=item["loc"], input=item["input"])
 
     @classmethod
-    def _unknown(cls, item: Any) -> PydanticCustomError:
+    def _describe_unknown(cls, item: Any) -> PydanticCustomError:
         """Return where an unknown key belongs, or the text of the part that has it.
 
         Each enclosing part repeats this, so the text of the whole document is used.
         """
         key = str(item["loc"][-1])
-        told = item.get("ctx") or {
+        context = item.get("ctx") or {
             "hint": did_you_mean(key, cls.model_fields) or ".",
             "allowed": ", ".join(cls.model_fields),
         }
-        if places := list(_places_of(key, cls)):
-            told = told | {"hint": f"; {key!r} belongs {' or '.join(places)}."}
+        if places := list(_find_places(key, cls)):
+            context = context | {"hint": f"; {key!r} belongs {' or '.join(places)}."}
         text = "no such setting{hint} Allowed here: {allowed}"
-        return PydanticCustomError(_SAID + "extra_forbidden", text, told)
+        return PydanticCustomError(_OWN + "extra_forbidden", text, context)
 
 
-def _places_of(key: str, part: type[Part], path: str = "") -> Iterator[str]:
+def _find_places(key: str, part: type[Part], path: str = "") -> Iterator[str]:
     """Find the places of a key in this part and in the parts within it."""
     if key in part.model_fields:
         yield f"in {path!r}" if path else "at the top level"
     for name, field in part.model_fields.items():
-        for inner in _parts(field.annotation):
-            yield from _places_of(key, inner, f"{path}.{name}".lstrip("."))
+        for inner in _find_parts(field.annotation):
+            yield from _find_places(key, inner, f"{path}.{name}".lstrip("."))
 
 
-def _parts(annotation: Any) -> Iterator[type[Part]]:
+def _find_parts(annotation: Any) -> Iterator[type[Part]]:
     """Find the parts that a field can contain."""
     if isinstance(annotation, type) and issubclass(annotation, Part):
         yield annotation
     for inner in get_args(annotation):
-        yield from _parts(inner)
+        yield from _find_parts(inner)
 
 
 #: The prefix of error kinds whose text is used unchanged.
-_SAID = "policy_"
+_OWN = "policy_"
 #: Texts for pydantic's errors that authors of policies understand.
 _WORDS = {
     "bool_parsing": "must be true or false",
@@ -105,15 +105,15 @@ _WORDS = {
 _CHOICES = {"enum", "literal_error"}
 
 
-def _in_words(item: Any) -> str:
+def _describe(item: Any) -> str:
     context = item.get("ctx", {})
     if item["type"] in _CHOICES:
         return f"must be {context['expected']}{_nearest_choice(item)}"
     if item["type"] == "string_type" and isinstance(item["input"], list | dict):
         kind = "list" if isinstance(item["input"], list) else "mapping"
         return f"must be a text, not a {kind}"
-    known = _WORDS.get(item["type"])
-    return item["msg"] if known is None else known.format(**context)
+    text = _WORDS.get(item["type"])
+    return item["msg"] if text is None else text.format(**context)
 
 
 def _nearest_choice(item: Any) -> str:

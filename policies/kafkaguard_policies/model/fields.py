@@ -54,20 +54,20 @@ class Bound:
             return self._endless
         number = self._number(value)
         if number is None or not self.low <= number <= self.high:
-            said = f"must be {self.allowed}{self._meant(value)}"
-            raise PydanticCustomError("out_of_range", said)
+            text = f"must be {self.allowed}{self._suggest(value)}"
+            raise PydanticCustomError("out_of_range", text)
         return number
 
-    def _meant(self, value: Any) -> str:
+    def _suggest(self, value: Any) -> str:
         """Propose the number for a text such as "5 s"."""
-        found = _QUANTITY.fullmatch(value) if isinstance(value, str) else None
-        if found is None:
+        match = _QUANTITY.fullmatch(value) if isinstance(value, str) else None
+        if match is None:
             return ""
-        unit = found[2].lower()
+        unit = match[2].lower()
         if not unit:
-            return f"; write {float(found[1]):.12g} without quotes"
+            return f"; write {float(match[1]):.12g} without quotes"
         if self.unit == "seconds" and unit in _UNITS:
-            return f"; write {float(found[1]) * _UNITS[unit]:g}"
+            return f"; write {float(match[1]) * _UNITS[unit]:g}"
         return ""
 
     @property
@@ -93,7 +93,7 @@ class Bound:
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
     ) -> core_schema.CoreSchema:
-        """Tell pydantic to check with :meth:`check`."""
+        """Make pydantic check with :meth:`check`."""
         return core_schema.no_info_plain_validator_function(
             self.check,
             serialization=core_schema.plain_serializer_function_ser_schema(self._write),

@@ -15,6 +15,7 @@ from pydantic import (
     model_validator,
 )
 
+from kafkaguard import errors
 from kafkaguard._common.closest import did_you_mean
 from kafkaguard._common.topic_names import ALLOWED, can_be_a_topic
 from kafkaguard._delivery.dialects import Dialect
@@ -39,7 +40,6 @@ from kafkaguard_policies.model.fields import (
     Waits,
     as_written,
 )
-from kafkaguard_policies.model.names import error_class
 
 T = TypeVar("T")
 
@@ -53,12 +53,16 @@ def _as_tuple(value: Any) -> Any:
     return value if isinstance(value, list | tuple) else (value,)
 
 
-def _absent(value: Any) -> Any:
+def _parse_none(value: Any) -> Any:
     """Convert the word ``none`` to null, which TOML and the environment lack."""
     return None if value == "none" else value
 
 
 Off = Literal["none"] | None
+
+
+def _allow_none(item: Any) -> BeforeValidator:
+    return BeforeValidator(_parse_none, json_schema_input_type=item | Off)
 
 
 def _one_or_more(item: Any) -> BeforeValidator:
@@ -88,21 +92,18 @@ class Backoff(Part):
 
     @model_validator(mode="before")
     @classmethod
-    def _decorrelated_draws_itself(cls, data: Any) -> Any:
+    def _set_jitter(cls, data: Any) -> Any:
         if isinstance(data, Mapping) and data.get("kind") == "decorrelated":
             return {"jitter": "none", **data}
         return data
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
-        if self.floor > self.cap:
-            raise ValueError(
-                f"floor ({self.floor:g}) must not be above cap ({self.cap:g})"
-            )
-        if self.base > self.cap:
-            raise ValueError(
-                f"base ({self.base:g}) must not be above cap ({self.cap:g})"
-            )
+    def _check_consistency(self) -> Self:
+        for name, value in (("floor", self.floor), ("base", self.base)):
+            if value > self.cap:
+                raise ValueError(
+                    f"{name} ({value:g}) must not be above cap ({self.cap:g})"
+                )
         if self.kind == "decorrelated" and self.jitter != "none":
             raise ValueError(
                 "decorrelated waits are random already: jitter must be none"
@@ -127,7 +128,7 @@ class Budget(Part):
 
     @field_validator("capacity")
     @classmethod
-    def _holds_one(cls, value: float) -> float:
+    def _check_capacity(cls, value: float) -> float:
         if value < 1:
             raise ValueError(
                 "a bucket of less than 1 token allows no retry: for no bucket write "
@@ -159,7 +160,7 @@ class LetterLimit(Part):
     """The most dead letters in a row, without a delivered record between them."""
 
     @model_validator(mode="after")
-    def _says_something(self) -> Self:
+    def _check_not_empty(self) -> Self:
         if self.ratio is None and self.consecutive is None:
             raise ValueError("limits nothing; give ratio, consecutive, or both")
         return self
@@ -173,17 +174,14 @@ class DeadLetter(Part):
     headers: Dialect = "own"
     """The dialect: kafkaguard's, Spring's ``kafka_dlt-*``, Connect's
     ``__connect.errors.*``, Streams', or that of KIP-1191."""
-    limit: Annotated[
-        LetterLimit | None,
-        BeforeValidator(_absent, json_schema_input_type=LetterLimit | Off),
-    ] = None
+    limit: Annotated[LetterLimit | None, _allow_none(LetterLimit)] = None
     """The limit above which a rejected record fails with its error instead, so that a
     fault of a whole stream does not move all records into the dead-letter topic; null
     (or ``none``) for no limit."""
 
     @field_validator("topic")
     @classmethod
-    def _pattern(cls, value: str) -> str:
+    def _check_topic(cls, value: str) -> str:
         try:
             name = value.format(topic="t")
         except (IndexError, KeyError, ValueError):
@@ -204,7 +202,27 @@ class DeadLetter(Part):
         return self.topic.format(topic=topic)
 
 
-def _not_always_fenced(code: int | None) -> None:
+def find_error_class(name: str) -> type[errors.KafkaGuardError]:
+    """Return the error class of a Kafka name or a class name.
+
+    Raises:
+        ValueError: There is no such name; the message has the nearest one.
+    """
+    if name.isupper():
+        try:
+            return errors.for_name(name)
+        except KeyError as error:
+            raise ValueError(error.args[0]) from None
+    cls = getattr(errors, name, None)
+    if isinstance(cls, type) and issubclass(cls, errors.KafkaGuardError):
+        return cls
+    classes = {each for each in dir(errors) if each.endswith("Error")}
+    raise ValueError(
+        f"kafkaguard.errors has no class {name!r}{did_you_mean(name, classes)}"
+    )
+
+
+def _check_not_fenced(code: int | None) -> None:
     if code is not None and classify(code).action is Action.FENCED:
         raise ValueError(
             f"code {code} always stops (FENCED): fencing back would never end"
@@ -232,26 +250,26 @@ class OverrideCondition(Part):
 
     @field_validator("code")
     @classmethod
-    def _known_codes(cls, codes: tuple[int, ...]) -> tuple[int, ...]:
+    def _check_codes(cls, codes: tuple[int, ...]) -> tuple[int, ...]:
         for code in codes:
             if code not in BY_CODE and code >= 0:
                 raise ValueError(
                     f"Kafka {KAFKA_VERSION} has no error code {code}; "
                     f"the codes go from -1 to {max(BY_CODE)}"
                 )
-            _not_always_fenced(code)
+            _check_not_fenced(code)
         return codes
 
     @field_validator("error")
     @classmethod
-    def _known_errors(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_errors(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         for name in names:
-            _not_always_fenced(error_class(name).code)
+            _check_not_fenced(find_error_class(name).code)
         return names
 
     @field_validator("api")
     @classmethod
-    def _known_apis(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_apis(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         for name in names:
             if name not in API_KEYS:
                 raise ValueError(no_such_request(name))
@@ -259,26 +277,26 @@ class OverrideCondition(Part):
 
     @field_validator("rule")
     @classmethod
-    def _known_rules(cls, ids: tuple[str, ...]) -> tuple[str, ...]:
+    def _check_rules(cls, ids: tuple[str, ...]) -> tuple[str, ...]:
         from kafkaguard._verdicts.rules import RULES
 
-        known = {rule.info.id: rule for rule in RULES}
+        rules = {rule.info.id for rule in RULES}
         for name in ids:
-            if name not in known:
+            if name not in rules:
                 raise ValueError(
-                    f"there is no rule {name!r}{did_you_mean(name, known)}"
+                    f"there is no rule {name!r}{did_you_mean(name, rules)}"
                 )
         return ids
 
     @field_validator("action")
     @classmethod
-    def _not_fenced(cls, actions: tuple[Action, ...]) -> tuple[Action, ...]:
+    def _check_actions(cls, actions: tuple[Action, ...]) -> tuple[Action, ...]:
         if Action.FENCED in actions:
             raise ValueError("FENCED always stops: fencing back would never end")
         return actions
 
     @model_validator(mode="after")
-    def _says_something(self) -> Self:
+    def _check_not_empty(self) -> Self:
         if not self.model_dump(exclude_defaults=True):
             raise ValueError(
                 "names no failure; give one of "
@@ -313,7 +331,7 @@ class Override(Part):
     """The tokens that such a retry takes from the budget."""
 
     @model_validator(mode="after")
-    def _says_something(self) -> Self:
+    def _check_not_empty(self) -> Self:
         if self.model_fields_set <= {"when"}:
             settings = [name for name in Override.model_fields if name != "when"]
             raise ValueError("changes nothing; give one of " + ", ".join(settings))
@@ -331,23 +349,17 @@ class PolicyDocument(Part):
     """How many attempts, the first one included."""
     deadline: Deadline = 120.0
     """How many seconds a call may take, with all attempts and waits."""
-    attempt_timeout: Annotated[
-        Duration | None, BeforeValidator(_absent, json_schema_input_type=Duration | Off)
-    ] = None
+    attempt_timeout: Annotated[Duration | None, _allow_none(Duration)] = None
     """How many seconds one attempt may take: for coroutines, and for adapters that
     can pass it to their client. Default: as long as the deadline allows."""
     max_waits: Waits = 1_000
     """How often a call may wait without an attempt being counted (``WAIT``)."""
     backoff: Backoff = Backoff()
     """How long to wait before the next attempt."""
-    budget: Annotated[
-        Budget | None, BeforeValidator(_absent, json_schema_input_type=Budget | Off)
-    ] = Budget()
+    budget: Annotated[Budget | None, _allow_none(Budget)] = Budget()
     """The limit of the load that retries add to the cluster; null (or ``none``) for no
     limit."""
-    breaker: Annotated[
-        Breaker | None, BeforeValidator(_absent, json_schema_input_type=Breaker | Off)
-    ] = None
+    breaker: Annotated[Breaker | None, _allow_none(Breaker)] = None
     """When to make no calls for a while; null (or ``none``) for never."""
     on_reject: OnReject = "raise"
     """What to do with a record that can never succeed."""
@@ -374,11 +386,11 @@ class PolicyDocument(Part):
     consumer of kafka-python or aiokafka gets it back after a rebalance.
     confluent-kafka's client does that by itself."""
     overrides: tuple[Override, ...] = ()
-    """Other settings for some failures. Of those that match, the last
-    one decides."""
+    """Other settings for some failures. Of those that match, the last one
+    decides."""
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_consistency(self) -> Self:
         if self.attempt_timeout is not None and self.attempt_timeout > self.deadline:
             raise ValueError(
                 f"attempt_timeout ({self.attempt_timeout:g}) must not be above "
@@ -403,8 +415,8 @@ class PolicyDocument(Part):
 
     def replace(self, **changes: Any) -> Self:
         """Return a policy with some settings changed, checked like a new one."""
-        kept = {name: as_written(getattr(self, name)) for name in self.model_fields_set}
-        return type(self)(**{**kept, **changes})
+        own = {name: as_written(getattr(self, name)) for name in self.model_fields_set}
+        return type(self)(**{**own, **changes})
 
 
 def ways_of_rejecting(policy: PolicyDocument) -> frozenset[OnReject]:

@@ -10,7 +10,12 @@ from typing import Any
 import yaml
 
 from kafkaguard_policies.model.problems import Path, PolicyError, Problem
-from kafkaguard_policies.reading.nodes import Loader, UnfitError, duplicates, nodes_of
+from kafkaguard_policies.reading.nodes import (
+    Loader,
+    UnfitError,
+    find_duplicates,
+    nodes_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +36,8 @@ class Document:
 
     def line_of(self, path: Path) -> int | None:
         """Return the line of a value, or of the closest value that contains it."""
-        return next(
-            (
-                self.lines[path[:n]]
-                for n in range(len(path), 0, -1)
-                if path[:n] in self.lines
-            ),
-            None,
-        )
+        parents = (path[:n] for n in range(len(path), 0, -1))
+        return next((self.lines[each] for each in parents if each in self.lines), None)
 
 
 def parse(text: str, source: str) -> Document:
@@ -59,11 +58,11 @@ def read_document(text: str, source: str) -> Document:
     Raises:
         PolicyError: It is not well-formed, or is not a mapping.
     """
-    read = _toml if source.endswith(".toml") else _yaml
+    read = _read_toml if source.endswith(".toml") else _read_yaml
     content, lines, problems = read(text, source)
     if not isinstance(content, dict):
-        found = "nothing" if content is None else f"a {type(content).__name__}"
-        message = f"must be a mapping of settings, not {found}"
+        kind = "nothing" if content is None else f"a {type(content).__name__}"
+        message = f"must be a mapping of settings, not {kind}"
         raise PolicyError(source, [Problem(message, line=1)])
     return Document(source, content, lines, problems)
 
@@ -71,9 +70,9 @@ def read_document(text: str, source: str) -> Document:
 _Read = tuple[Any, dict[Path, int], tuple[Problem, ...]]
 
 
-def _yaml(text: str, source: str) -> _Read:
+def _read_yaml(text: str, source: str) -> _Read:
     try:
-        return _yaml_values(text)
+        return _read_yaml_values(text)
     except UnfitError as error:
         raise PolicyError(source, error.problems) from None
     except RecursionError:
@@ -85,8 +84,8 @@ def _yaml(text: str, source: str) -> _Read:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         at = None if mark is None else mark.line + 1
-        said = str(error.problem)
-        message = f"is no well-formed YAML: {said}{_hint(said, text, at)}"
+        why = str(error.problem)
+        message = f"is not well-formed YAML: {why}{_hint(why, text, at)}"
         raise PolicyError(source, [Problem(message, line=at)]) from None
     except ValueError as error:
         message = f"contains a value that YAML cannot read: {error}"
@@ -96,35 +95,35 @@ def _yaml(text: str, source: str) -> _Read:
 _TOO_DEEP = Problem("is nested too deeply: a policy or a pipeline needs four levels")
 
 
-def _hint(said: str, text: str, line: int | None) -> str:
+def _hint(why: str, text: str, line: int | None) -> str:
     """Return a hint about text that YAML reads differently from people."""
-    if "\\t" in said:
+    if "\\t" in why:
         return "; indent with spaces"
     if line is not None and "${" in "".join(text.splitlines()[line - 1 : line]):
         return '; within braces or brackets write "${NAME}" in quotes'
     return ""
 
 
-def _yaml_values(text: str) -> _Read:
+def _read_yaml_values(text: str) -> _Read:
     loader = Loader(text)
     try:
         root = loader.get_single_node()
         if root is None:
             return None, {}, ()
-        found = nodes_of(root)
-        lines = {place: marked.start_mark.line + 1 for place, marked, _ in found}
-        return loader.construct_document(root), lines, tuple(duplicates(found))
+        nodes = nodes_of(root)
+        lines = {path: marked.start_mark.line + 1 for path, marked, _ in nodes}
+        return loader.construct_document(root), lines, tuple(find_duplicates(nodes))
     finally:
         loader.dispose()
 
 
-def _toml(text: str, source: str) -> _Read:
+def _read_toml(text: str, source: str) -> _Read:
     try:
         return tomllib.loads(text) or None, {}, ()
     except RecursionError:
         raise PolicyError(source, [_TOO_DEEP]) from None
     except ValueError as error:
-        found = re.search(r"at line (\d+)", str(error))
-        line = int(found[1]) if found else None
-        message = f"is no well-formed TOML: {error}"
+        match = re.search(r"at line (\d+)", str(error))
+        line = int(match[1]) if match else None
+        message = f"is not well-formed TOML: {error}"
         raise PolicyError(source, [Problem(message, line=line)]) from None

@@ -16,7 +16,7 @@ PREFIX = f"{BASE}_"
 _TEXTS = {"name", "description", "topic"}
 
 
-def environment_document() -> Document:
+def read_environment() -> Document:
     """Read ``KAFKAGUARD_POLICY`` and the settings of ``KAFKAGUARD_POLICY_...``.
 
     ``KAFKAGUARD_POLICY`` names the preset or file to start from (default:
@@ -38,17 +38,17 @@ def environment_document() -> Document:
         try:
             settings[last] = text if last in _TEXTS else yaml.load(text, Loader)  # noqa: S506 - it is a safe loader
         except yaml.YAMLError:
-            message = f"{name}: is no JSON: write it as JSON, such as [] or {{}}"
+            message = f"{name}: is not JSON: write it as JSON, such as [] or {{}}"
             problems.append(Problem(message))
     return Document("environment", content, problems=tuple(problems))
 
 
-def in_variables(error: PolicyError) -> PolicyError:
+def name_variables(error: PolicyError) -> PolicyError:
     """Name the variables instead of the settings."""
-    return PolicyError(error.source, map(_in_variable, error.problems))
+    return PolicyError(error.source, map(_name_variable, error.problems))
 
 
-def _in_variable(problem: Problem) -> Problem:
+def _name_variable(problem: Problem) -> Problem:
     if not problem.path:
         return problem
     if problem.path == ("extends",):

@@ -31,8 +31,8 @@ class Loader(yaml.SafeLoader):
 
 
 Loader.yaml_implicit_resolvers = {
-    first: [(tag, form) for tag, form in known if tag in (_NULL, _MERGE)]
-    for first, known in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    first: [(tag, form) for tag, form in resolvers if tag in (_NULL, _MERGE)]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 for _kind, _form, _first in (
     ("bool", r"(?i:true|false|yes|no)", "tTfFyYnN"),
@@ -60,58 +60,52 @@ def nodes_of(root: yaml.Node) -> list[Child]:
         RecursionError: An anchor holds itself.
         UnfitError: There are too many nodes, or a key is not text.
     """
-    found: list[Child] = []
+    children: list[Child] = []
     for child in _walk(root, ()):
-        found.append(child)
-        if len(found) > _MOST_VALUES:
+        children.append(child)
+        if len(children) > _MOST_VALUES:
             message = f"has more than {_MOST_VALUES} values once aliases are followed"
             raise UnfitError([Problem(message, line=child[1].start_mark.line + 1)])
-    problems = [
-        *_wrong_keys(root, ()),
-        *(p for place, _, n in found for p in _wrong_keys(n, place)),
-    ]
+    nodes = [((), root, root), *children]
+    problems = [p for path, _, node in nodes for p in _find_wrong_keys(node, path)]
     if problems:
         raise UnfitError(dict.fromkeys(problems))
-    return found
+    return children
 
 
 def _walk(node: yaml.Node, path: Path) -> Iterator[Child]:
-    for place, marked, value in _children(node, path):
-        yield place, marked, value
-        yield from _walk(value, place)
-
-
-def _children(node: yaml.Node, path: Path) -> Iterator[Child]:
+    children: list[Child] = []
     if isinstance(node, yaml.MappingNode):
-        for key, value in node.value:
-            yield (*path, _name(key)), key, value
+        children = [((*path, _name(key)), key, value) for key, value in node.value]
     elif isinstance(node, yaml.SequenceNode):
-        for index, value in enumerate(node.value):
-            yield (*path, index), value, value
+        children = [((*path, n), value, value) for n, value in enumerate(node.value)]
+    for child in children:
+        yield child
+        yield from _walk(child[2], child[0])
 
 
 def _name(key: Any) -> str:
     return key.value if isinstance(key, yaml.ScalarNode) else f"a {key.id}"
 
 
-def _wrong_keys(node: yaml.Node, path: Path) -> Iterator[Problem]:
+def _find_wrong_keys(node: yaml.Node, path: Path) -> Iterator[Problem]:
     """Find the keys of a mapping that are not text."""
     if not isinstance(node, yaml.MappingNode):
         return
     for key, _ in node.value:
         if key.tag not in {_TEXT, _MERGE}:
-            message = f"the key {_name(key)!r} is no text: keys are names of settings"
+            message = f"the key {_name(key)!r} is not text: keys are names of settings"
             yield Problem(message, path, key.start_mark.line + 1)
 
 
-def duplicates(found: Iterable[Child]) -> Iterator[Problem]:
+def find_duplicates(children: Iterable[Child]) -> Iterator[Problem]:
     """Find duplicate keys: YAML would silently use the last one."""
-    seen: set[Path] = set()
-    twice: set[Path] = set()
-    for place, marked, _ in found:
-        if place in seen and place[-1] != "<<":
-            if twice.isdisjoint(place[:end] for end in range(len(place))):
+    paths: set[Path] = set()
+    repeated: set[Path] = set()
+    for path, marked, _ in children:
+        if path in paths and path[-1] != "<<":
+            if repeated.isdisjoint(path[:end] for end in range(len(path))):
                 line = marked.start_mark.line + 1
-                yield Problem("stands twice: keep one", place, line)
-            twice.add(place)
-        seen.add(place)
+                yield Problem("stands twice: keep one", path, line)
+            repeated.add(path)
+        paths.add(path)

@@ -13,7 +13,7 @@ from kafkaguard._retries.machine import CallContext
 from kafkaguard_policies.model.fields import DAY
 from kafkaguard_policies.model.problems import PolicyError
 from kafkaguard_policies.reading.sources import load_policy
-from kafkaguard_policies.running.not_repeatable import checked_hooks
+from kafkaguard_policies.running.not_repeatable import check_hooks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -56,7 +56,7 @@ class PolicyWatcher:
         self.source = source
         self.policy: RetryPolicy = load_policy(source)
         self._interval = interval
-        self._hooks = checked_hooks(hooks)
+        self._hooks = check_hooks(hooks)
         self._subscribers: list[Callable[[RetryPolicy], object]] = []
         self._problem: str | None = None
         self._lock = Lock()
@@ -84,13 +84,13 @@ class PolicyWatcher:
             if (self.policy, problem) == (old, self._problem):
                 return None
             self._problem = problem
-            return self._tell(old, problem)
+            return self._report(old, problem)
 
-    def _tell(self, old: RetryPolicy, problem: str | None) -> ReloadEvent:
+    def _report(self, old: RetryPolicy, problem: str | None) -> ReloadEvent:
         policy = self.policy
         if problem is None:
             logger.info("policy %s: now %s", self.source, policy.policy_id)
-            self._hand_over(policy)
+            self._notify(policy)
         else:
             logger.error("policy %s stays in force: %s", policy.policy_id, problem)
         event = ReloadEvent(
@@ -104,12 +104,14 @@ class PolicyWatcher:
         emit(self._hooks, event)
         return event
 
-    def _hand_over(self, policy: RetryPolicy) -> None:
+    def _notify(self, policy: RetryPolicy) -> None:
         for change in self._subscribers:
             try:
                 change(policy)
             except Exception:
-                logger.exception("%r did not take the new policy; going on", change)
+                logger.exception(
+                    "%r raised an exception for the new policy; going on", change
+                )
 
     def start(self) -> Self:
         """Check the file every ``interval`` seconds, in a thread of its own."""
@@ -147,4 +149,4 @@ class PolicyWatcher:
             try:
                 self.reload()
             except Exception:
-                logger.exception("policy %s: the look failed; going on", self.source)
+                logger.exception("policy %s: the check failed; going on", self.source)

@@ -15,11 +15,13 @@ from pydantic import ValidationError
 from kafkaguard._common.closest import did_you_mean
 from kafkaguard_policies.model.problems import PolicyError, Problem, problems_of
 from kafkaguard_policies.reading.documents import Document, read_document
-from kafkaguard_policies.reading.files import read_text
+from kafkaguard_policies.reading.environment import name_variables, read_environment
 from kafkaguard_policies.retry_policy import RetryPolicy
 
 _PRESETS = files("kafkaguard_policies") / "presets"
 _MAX_DEPTH = 10
+#: A policy has a few kilobytes; a larger file is another kind of file.
+MOST_BYTES = 1024 * 1024
 #: How the names of policy files end.
 ENDINGS = (".yaml", ".yml", ".toml")
 
@@ -63,15 +65,10 @@ def load_policy(source: RetryPolicy | Mapping[str, Any] | str | Path) -> RetryPo
     if isinstance(source, RetryPolicy):
         return source
     if source == "env":
-        from kafkaguard_policies.reading.environment import (
-            environment_document,
-            in_variables,
-        )
-
         try:
-            return _build(environment_document(), None)
+            return _build(read_environment(), None)
         except PolicyError as error:
-            raise in_variables(error) from None
+            raise name_variables(error) from None
     if isinstance(source, Mapping):
         return _build(Document("dict", dict(source)), None)
     if isinstance(source, str | Path):
@@ -85,19 +82,48 @@ def load_policy(source: RetryPolicy | Mapping[str, Any] | str | Path) -> RetryPo
 def _read(source: str, folder: Path | None) -> tuple[Document, Path | None]:
     """Read a file or a preset; return it with the folder for ``extends``."""
     if not source.endswith(ENDINGS):
-        _refuse_other_ending(source, folder or Path())
-        return _preset(source), None
+        _check_ending(source, folder or Path())
+        return _read_preset(source), None
     path = (folder or Path()) / source
     return read_document(read_text(path), str(path)), path.parent
 
 
+def read_text(path: Path) -> str:
+    """Read a policy file.
+
+    Raises:
+        PolicyError: The file does not exist, is not a regular file, has more than 1
+            MiB, or is not UTF-8.
+    """
+    try:
+        content = _read_bytes(path)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        message = f"{path} cannot be read: {reason}"
+        raise PolicyError(str(path), [Problem(message)]) from error
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        message = "is not UTF-8: save it as UTF-8"
+        raise PolicyError(str(path), [Problem(message, line=line)]) from None
+
+
+def _read_bytes(path: Path) -> bytes:
+    if path.exists() and not path.is_file():  # a pipe would block
+        raise OSError("it is not a regular file")
+    if (size := path.stat().st_size) > MOST_BYTES:
+        raise OSError(f"it has {size} bytes, and a policy at most {MOST_BYTES}")
+    return path.read_bytes()
+
+
 @cache
-def _preset(name: str) -> Document:
+def _read_preset(name: str) -> Document:
     """Read a preset once, because parsing is slow."""
     return read_document(preset_text(name), f"preset {name!r}")
 
 
-def _refuse_other_ending(source: str, folder: Path) -> None:
+def _check_ending(source: str, folder: Path) -> None:
     """Raise an error for a file with another ending; presets have no dot or folder."""
     if source and source not in presets() and (folder / source).is_dir():
         message = f"{source!r} is a directory: name a file, or a preset"
@@ -122,10 +148,10 @@ def _settings(document: Document, folder: Path | None, depth: int) -> dict[str, 
     problems = list(document.problems)
     base: dict[str, Any] = {}
     try:
-        base = _base(document, own.pop("extends", None), folder, depth)
+        base = _inherit(document, own.pop("extends", None), folder, depth)
     except PolicyError as error:
-        problems.extend(_of_file(error, document.source))
-    settings = _merged(base, own)
+        problems.extend(_name_file(error, document.source))
+    settings = _merge(base, own)
     try:
         RetryPolicy.model_validate(settings)
     except ValidationError as error:
@@ -136,29 +162,29 @@ def _settings(document: Document, folder: Path | None, depth: int) -> dict[str, 
     return settings
 
 
-def _of_file(error: PolicyError, reader: str) -> Iterator[Problem]:
+def _name_file(error: PolicyError, reader: str) -> Iterator[Problem]:
     """Add the file's name to each problem of an extended file."""
     for problem in error.problems:
         own = error.source == reader or problem.source
         yield problem if own else replace(problem, source=error.source)
 
 
-def _base(
+def _inherit(
     document: Document, parent: Any, folder: Path | None, depth: int
 ) -> dict[str, Any]:
     """Return what a document inherits, without name and description."""
     if parent is None:
         return {}
     if not isinstance(parent, str) or depth > _MAX_DEPTH:
-        said = "leads back to itself" if depth > _MAX_DEPTH else "must be a text"
-        message = f"{said}: name a preset, or a file beside this one"
+        why = "leads back to itself" if depth > _MAX_DEPTH else "must be a text"
+        message = f"{why}: name a preset, or a file beside this one"
         problem = Problem(message, ("extends",), document.line_of(("extends",)))
         raise PolicyError(document.source, [problem])
-    settings = _settings(*_parent(document, parent, folder), depth + 1)
+    settings = _settings(*_read_parent(document, parent, folder), depth + 1)
     return {k: v for k, v in settings.items() if k not in {"name", "description"}}
 
 
-def _parent(
+def _read_parent(
     document: Document, parent: str, folder: Path | None
 ) -> tuple[Document, Path | None]:
     """Read the document in ``extends``; a missing one is a problem of the child."""
@@ -175,7 +201,7 @@ def _parent(
         raise PolicyError(document.source, problems) from error
 
 
-def _merged(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+def _merge(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     """Merge two documents: mappings key by key, overrides as one list.
 
     Among overrides the last match decides, so those of the outer document come last.
@@ -184,7 +210,7 @@ def _merged(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     for key, value in own.items():
         below = base.get(key)
         if isinstance(below, Mapping) and isinstance(value, Mapping):
-            result[key] = _merged(below, value)
+            result[key] = _merge(below, value)
         elif key == "overrides" and isinstance(value, list | tuple) and below:
             result[key] = [*below, *value]
     return result

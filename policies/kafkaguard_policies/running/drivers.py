@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from kafkaguard._retries.machine import DONE
@@ -12,7 +13,7 @@ from kafkaguard_policies.running import testing
 from kafkaguard_policies.running.not_repeatable import LAZY, name_of, raise_lazy
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterator
 
     from kafkaguard_policies.running.caller import Caller
     from kafkaguard_policies.running.retried_call import RetriedCall
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class _Driver(Generic[T]):
+class _Driver(ABC, Generic[T]):
     """Shared parts of the sync and the async driver.
 
     Args:
@@ -56,7 +57,7 @@ class _Driver(Generic[T]):
         """Begin an attempt."""
 
     def __exit__(self, kind: object, error: object, traceback: object) -> bool:
-        """Judge how the attempt has ended; a failure is raised if the call ends."""
+        """Judge how the attempt has ended; ``_end`` raises the last failure."""
         if kind is None:
             self._call.succeeded()
         elif isinstance(error, Exception):
@@ -64,7 +65,7 @@ class _Driver(Generic[T]):
         elif isinstance(error, BaseException):
             self._call.abandoned()
             return False
-        else:  # a raised KafkaError is no exception
+        else:  # a raised KafkaError is not an exception
             self.step = self._call.failed(met())
         return True
 
@@ -75,7 +76,33 @@ class _Driver(Generic[T]):
         self.step = stop or DONE
         return stop is not None
 
-    def _ended(self) -> T:
+    def _steps(self) -> Iterator[Callable[[], Any]]:
+        """Yield the attempts, waits and repairs to make until the call ends."""
+        if not self._began and not self._is_stopped():
+            yield self._attempt
+        while self.step.kind == "again":
+            yield self._pause
+            if self.step.repair is not None:
+                yield self._repair
+            # A repair that failed has ended the call.
+            if self.step.kind == "again" and not self._is_stopped():
+                yield self._attempt
+        if self.step.repair is not None:
+            yield self._repair
+
+    @abstractmethod
+    def _pause(self) -> Any:
+        """Wait until the next attempt."""
+
+    @abstractmethod
+    def _attempt(self) -> Any:
+        """Make an attempt."""
+
+    @abstractmethod
+    def _repair(self) -> Any:
+        """Run the repair before the next attempt, or before the end."""
+
+    def _end(self) -> T:
         """Return the result, or raise the last failure."""
         if self.step.kind != "stop":
             return cast("T", self._result)
@@ -86,7 +113,13 @@ class _Driver(Generic[T]):
         finally:
             del error
 
-    def _due_repair(self) -> Any:
+    @staticmethod
+    def _raise_forced() -> None:
+        """Raise the outcome that a test forces, if any."""
+        if testing.active and (outcome := testing.active.next_forced()):
+            raise outcome
+
+    def _begin_repair(self) -> Any:
         assert self.step.repair is not None
         return self._retrier.repairs[self.step.repair]()
 
@@ -101,38 +134,26 @@ class Driver(_Driver[T]):
 
     def run(self) -> T:
         """Make attempts until one succeeds or the call ends."""
-        if not self._began:
-            self.attempt()
-        while self.step.kind == "again":
-            self._retrier.pause(self.step.wait)
-            self.attempt()
-        if self.step.repair is not None:
-            self._repaired()
-        return self._ended()
+        for step in self._steps():
+            step()
+        return self._end()
 
-    def attempt(self) -> None:
-        """Run the pending repair, and then an attempt, if both are allowed."""
-        repairs = self.step.repair is not None
-        if (repairs and not self._repaired()) or self._is_stopped():
-            return
+    def _pause(self) -> None:
+        self._retrier.pause(self.step.wait)
+
+    def _attempt(self) -> None:
         with self:
-            self._result = self._called()
+            self._raise_forced()
+            result: Any = self._fn(*self._args, **self._kwargs)
+            if result.__class__ in LAZY:
+                raise_lazy(result, self._fn)
+            self._result = result
 
-    def _called(self) -> Any:
-        if testing.active and (forced := testing.active.next_forced()):
-            raise forced
-        result = self._fn(*self._args, **self._kwargs)
-        if result.__class__ in LAZY:
-            raise_lazy(result, self._fn)
-        return result
-
-    def _repaired(self) -> bool:
+    def _repair(self) -> None:
         try:
-            _check_repair(self._due_repair())
+            _check_repair(self._begin_repair())
         except Exception as error:  # noqa: BLE001 - reported with the last failure
             self.step = self._call.repair_failed(error)
-            return False
-        return True
 
 
 class AsyncDriver(_Driver[T]):
@@ -140,42 +161,31 @@ class AsyncDriver(_Driver[T]):
 
     async def run(self) -> T:
         """Make attempts until one succeeds or the call ends."""
-        if not self._began:
-            await self.attempt()
-        while self.step.kind == "again":
-            await self._retrier.apause(self.step.wait)
-            await self.attempt()
-        if self.step.repair is not None:
-            await self._repaired()
-        return self._ended()
+        for step in self._steps():
+            await step()
+        return self._end()
 
-    async def attempt(self) -> None:
-        """Run the pending repair, and then an attempt, if both are allowed."""
-        repairs = self.step.repair is not None
-        if (repairs and not await self._repaired()) or self._is_stopped():
-            return
+    async def _pause(self) -> None:
+        await self._retrier.apause(self.step.wait)
+
+    async def _attempt(self) -> None:
         with self:
-            self._result = await self._called()
+            self._raise_forced()
+            async with asyncio.timeout(self._call.attempt_timeout):
+                result = self._fn(*self._args, **self._kwargs)
+                if not inspect.isawaitable(result):
+                    raise TypeError(
+                        f"{name_of(self._fn)} returned nothing to await: use "
+                        "policy.call()"
+                    )
+                self._result = await result
 
-    async def _called(self) -> Any:
-        if testing.active and (forced := testing.active.next_forced()):
-            raise forced
-        async with asyncio.timeout(self._call.attempt_timeout):
-            result = self._fn(*self._args, **self._kwargs)
-            if not inspect.isawaitable(result):
-                raise TypeError(
-                    f"{name_of(self._fn)} returned nothing to await: use policy.call()"
-                )
-            return await result
-
-    async def _repaired(self) -> bool:
+    async def _repair(self) -> None:
         try:
-            answer = self._due_repair()
+            answer = self._begin_repair()
             if inspect.isawaitable(answer):
                 async with asyncio.timeout(self._call.attempt_timeout):
                     answer = await answer
             _check_repair(answer)
         except Exception as error:  # noqa: BLE001 - reported with the last failure
             self.step = self._call.repair_failed(error)
-            return False
-        return True

@@ -68,7 +68,7 @@ def raise_timeout(fn: Any) -> NoReturn:
     )
 
 
-def checked_hooks(hooks: Any) -> tuple[Any, ...]:
+def check_hooks(hooks: Any) -> tuple[Any, ...]:
     """Return the hooks.
 
     Raises:

@@ -20,7 +20,7 @@ SENTENCES = {
     StopReason.DEADLINE: "the next attempt would have begun after the deadline",
     StopReason.WAITS: "it was not accepted as often as the policy waits",
     StopReason.BUDGET: "the retry budget of the cluster is used up",
-    StopReason.BREAKER_OPEN: "the cluster kept failing and is not asked for a while",
+    StopReason.BREAKER_OPEN: "the cluster kept failing, so calls pause for a while",
     StopReason.REJECTED: "it can never succeed, so it was not tried again",
     StopReason.CONFIGURE: "configuration, credentials or ACLs must be mended first",
     StopReason.IN_DOUBT: (
@@ -103,8 +103,8 @@ def outcome_of(error: BaseException) -> Outcome | None:
     Returns:
         The outcome, or None if no retried call raised it.
     """
-    found = (getattr(each, _ATTRIBUTE, None) for each in _chain(error, MAX_DEPTH))
-    return next((each for each in found if isinstance(each, Outcome)), None)
+    outcomes = (getattr(each, _ATTRIBUTE, None) for each in _chain(error, MAX_DEPTH))
+    return next((each for each in outcomes if isinstance(each, Outcome)), None)
 
 
 def is_of_record(error: BaseException) -> bool:

@@ -28,7 +28,7 @@ _PARTITIONS: Final = re.compile(
 )
 
 
-def says_done(error: Exception, verdict: Verdict) -> bool:
+def is_done_before(error: Exception, verdict: Verdict) -> bool:
     """Return whether an answer to a repeated change means that it was made before.
 
     A number of partitions is refused for other reasons too, so the text is checked.
@@ -40,7 +40,7 @@ def says_done(error: Exception, verdict: Verdict) -> bool:
     return _PARTITIONS.search(str(error)) is not None
 
 
-def tell_done(
+def report_done(
     error: Exception, verdict: Verdict, confirm: Callable[[], object] | None
 ) -> None:
     """Log that an earlier attempt made the change, and what was checked.
@@ -55,16 +55,16 @@ def tell_done(
         return
     if confirm is None:
         _log.warning(
-            "an earlier attempt has made it, and its answer was lost (%s): nobody "
-            "looked whether it is as it was asked for; give retry(confirm=) for that",
+            "an earlier attempt made the change, and its answer was lost (%s): whether "
+            "it is as requested was not checked; give retry(confirm=) for that",
             error,
         )
         return
     try:
         answer = confirm()
     except Exception:  # noqa: BLE001 - the check is the caller's
-        _log.exception("an earlier attempt has made it, and confirm() raised")
+        _log.exception("an earlier attempt made the change, and confirm() raised")
         return
     if answer is False or isinstance(answer, str):
         what = f": {answer}" if isinstance(answer, str) else ""
-        _log.warning("it is there, and not as it was asked for%s (%s)", what, error)
+        _log.warning("it exists, but not as requested%s (%s)", what, error)

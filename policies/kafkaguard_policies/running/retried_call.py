@@ -24,7 +24,6 @@ from kafkaguard._retries.events import (
     emit,
 )
 from kafkaguard._retries.machine import (
-    CallContext,
     Machine,
     Ruling,
     Step,
@@ -40,7 +39,7 @@ from kafkaguard_policies.running.outcome import (
     is_of_record,
     outcome_of,
 )
-from kafkaguard_policies.running.repeats import DONE_BEFORE, says_done, tell_done
+from kafkaguard_policies.running.repeats import DONE_BEFORE, is_done_before, report_done
 
 if TYPE_CHECKING:
     from kafkaguard._retries.breaker import Change
@@ -82,8 +81,7 @@ class _FailedAttempt(NamedTuple):
 class RetriedCall:
     """A call after its first failure, until it succeeds or ends.
 
-    Adapters whose outcomes arrive in callbacks use it directly: ``failed(error)``
-    returns the next step, ``succeeded()`` ends it.
+    ``failed(error)`` returns the next step, ``succeeded()`` ends the call.
 
     Attributes:
         error: The last failure.
@@ -103,14 +101,13 @@ class RetriedCall:
         self,
         retrier: Caller,
         shared: SharedLimits,
-        context: CallContext,
         started: float,
         until: float,
     ) -> None:
         self._retrier = retrier
         self._shared = shared
         self._policy = shared.policy
-        self._context = context
+        self._context = context = retrier.context
         self._failures: list[_FailedAttempt] = []
         self._machine = Machine(
             started,
@@ -148,13 +145,13 @@ class RetriedCall:
             return None
         now = self._retrier.now()
         wait, change = breaker.ask(now)
-        self._tell(change)
+        self._report_change(change)
         if not wait:
             self._probing = True
             return None
-        return self._held_up(wait, now)
+        return self._wait_for_breaker(wait, now)
 
-    def _held_up(self, wait: float, now: float) -> Step:
+    def _wait_for_breaker(self, wait: float, now: float) -> Step:
         """Wait for the breaker, or give up at once, as the policy says."""
         ruling = self._ruling or self._policy.first_ruling
         rules = self._policy.breaker
@@ -172,22 +169,20 @@ class RetriedCall:
             )
         return self._stop(StopReason.BREAKER_OPEN)
 
-    def failed(self, error: Exception, throttle: float | None = None) -> Step:
+    def failed(self, error: Exception) -> Step:
         """Record a failure and return the next step.
 
         Args:
-            error: The exception or code.
-            throttle: How many seconds the broker asks to wait. Default: the error's
-                own ``throttle_time_ms``, if it has one.
+            error: The exception. If it has ``throttle_time_ms``, the next wait is at
+                least that long.
         """
         verdict, now = self._judge(error), self._retrier.now()
         self._may_be_done |= verdict.written == "maybe"
         ruling = self._policy.ruling(verdict, self._context, error)
         self.error, self._ruling = error, ruling
-        if throttle is None:
-            throttle = getattr(error, "throttle_time_ms", 0) / 1000
-        self._tell_breaker(verdict, now)
-        if self.calls and self._given_up_inside(error):
+        throttle = getattr(error, "throttle_time_ms", 0) / 1000
+        self._report_breaker(verdict, now)
+        if self.calls and self._is_given_up_inside(error):
             self._machine.attempts += 1
             step = Step("stop", reason=StopReason.NESTED)
         else:
@@ -197,23 +192,23 @@ class RetriedCall:
         )
         self._failures.append(failure)
         if self._retrier.hooks:
-            self._tell_failure(failure)
+            self._report_failure(failure)
         if step.kind == "stop":
             return self._stop(step.reason, step.repair, verdict)
         if step.kind == "done" and verdict.rule.id in DONE_BEFORE:
-            tell_done(error, verdict, self._retrier.confirm)
+            report_done(error, verdict, self._retrier.confirm)
         return step
 
     def _judge(self, error: Exception) -> Verdict:
         if self._may_be_done and self._context.phase is None:
-            done = self._classified(error, "repeated")
-            if says_done(error, done):
-                return done
+            verdict = self._classify(error, "repeated")
+            if is_done_before(error, verdict):
+                return verdict
         if isinstance(error, KafkaGuardError) and error.given_verdict is not None:
             return error.given_verdict
-        return self._classified(error, self._context.phase)
+        return self._classify(error, self._context.phase)
 
-    def _classified(self, error: Exception, phase: Phase | None) -> Verdict:
+    def _classify(self, error: Exception, phase: Phase | None) -> Verdict:
         context = self._context
         return classify(
             error,
@@ -226,7 +221,7 @@ class RetriedCall:
             phase=phase,
         )
 
-    def _given_up_inside(self, error: Exception) -> bool:
+    def _is_given_up_inside(self, error: Exception) -> bool:
         """Return whether a retry inside this call has ended with this error.
 
         It is a retried call, or a guarded producer: newer records of the same key may
@@ -236,7 +231,7 @@ class RetriedCall:
         is_inside = inner is not None and inner.ended >= self._machine.started
         return is_inside or is_of_record(error)
 
-    def _tell_failure(self, failure: _FailedAttempt) -> None:
+    def _report_failure(self, failure: _FailedAttempt) -> None:
         """Report a failed attempt and the decision to the hooks."""
         step, action = failure.step, failure.action
         if action is not Action.WAIT:
@@ -256,9 +251,9 @@ class RetriedCall:
         else:
             following = failure.attempts + 1
             self._emit(RetryEvent, number=following, wait=step.wait, action=action)
-        self._tell_repair(step.repair)
+        self._report_repair(step.repair)
 
-    def _tell_repair(self, repair: Action | None) -> None:
+    def _report_repair(self, repair: Action | None) -> None:
         if event := _REPAIR_EVENTS.get(repair):
             self._emit(event)
 
@@ -285,12 +280,12 @@ class RetriedCall:
             now,
         )
         attach(self.error, self.outcome)
-        self._tell_repair(repair)
+        self._report_repair(repair)
         if self._retrier.hooks:
-            self._tell_end(reason, elapsed, (verdict or self._judge(self.error)))
+            self._report_end(reason, elapsed, (verdict or self._judge(self.error)))
         return Step("stop", repair=repair, reason=reason)
 
-    def _tell_end(self, reason: StopReason, elapsed: float, verdict: Verdict) -> None:
+    def _report_end(self, reason: StopReason, elapsed: float, verdict: Verdict) -> None:
         error = verdict.error_class.name
         ruling = self._ruling or self._policy.first_ruling
         if reason is StopReason.BUDGET:
@@ -307,15 +302,15 @@ class RetriedCall:
 
     def repair_failed(self, error: Exception) -> Step:
         """Record that a repair raised; the call ends with its last failure."""
-        said = f"{type(error).__name__}: {error}"
-        return self._stop(StopReason.REPAIR_FAILED, repair_error=said)
+        text = f"{type(error).__name__}: {error}"
+        return self._stop(StopReason.REPAIR_FAILED, repair_error=text)
 
     def succeeded(self) -> None:
         """Record that the last attempt succeeded."""
         self._shared.count_success()
         breaker = self._shared.breaker
         if breaker.disturbed:
-            self._tell(breaker.succeeded(self._retrier.now()))
+            self._report_change(breaker.succeeded(self._retrier.now()))
         if self.error is not None and self._retrier.hooks:
             self._emit(
                 AttemptEvent,
@@ -329,26 +324,24 @@ class RetriedCall:
         if self._probing:
             self._shared.breaker.abandoned()
 
-    def _tell_breaker(self, verdict: Verdict, now: float) -> None:
+    def _report_breaker(self, verdict: Verdict, now: float) -> None:
         breaker = self._shared.breaker
         self._probing = False
         if verdict.action in _UNWELL:
             if change := breaker.failed(now):
-                self._tell(change)
+                self._report_change(change)
         elif breaker.disturbed:
-            self._tell(breaker.succeeded(now))
+            self._report_change(breaker.succeeded(now))
 
-    def _tell(self, change: Change | None) -> None:
+    def _report_change(self, change: Change | None) -> None:
         if change is not None:
             self._emit(BreakerEvent, old=change.old, new=change.new)
 
     def _emit(self, event: type[Event], **details: Any) -> None:
         if hooks := self._retrier.hooks:
-            policy = self._policy
-            made = event(
-                policy=policy.name,
-                policy_id=policy.policy_id,
-                context=self._context,
-                **details,
+            name, policy_id = self._policy.name, self._policy.policy_id
+            context = self._context
+            emit(
+                hooks,
+                event(policy=name, policy_id=policy_id, context=context, **details),
             )
-            emit(hooks, made)

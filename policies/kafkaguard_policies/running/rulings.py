@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard._retries.machine import CallContext, Ruling
 from kafkaguard.errors._base import Action, Verdict
-from kafkaguard_policies.model.names import error_class
-from kafkaguard_policies.model.policy import PolicyDocument
+from kafkaguard_policies.model.policy import PolicyDocument, find_error_class
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,6 +17,9 @@ if TYPE_CHECKING:
     from kafkaguard_policies.model.policy import Override, OverrideCondition
 
 _MEMO_LIMIT = 10_000
+_OVERRIDABLE = (
+    *("max_attempts", "deadline", "backoff", "in_doubt", "on_reject", "cost"),
+)
 _Key = tuple[Any, ...]
 
 
@@ -42,7 +44,7 @@ class Rulings:
             for index, override in enumerate(policy.overrides)
         ]
         self._memo: dict[_Key, Ruling] = {}
-        self._plain = {action: self._without_override(action) for action in Action}
+        self._plain = {action: self._make_plain(action) for action in Action}
 
     def ruling(self, failure: Failure) -> Ruling:
         """Return the policy's ruling for a failure."""
@@ -59,14 +61,14 @@ class Rulings:
     def _make(self, failure: Failure) -> Ruling:
         for index, override, matches in reversed(self._overrides):
             if matches(failure):
-                return self._overridden(failure.verdict.action, index, override)
+                return self._override(failure.verdict.action, index, override)
         return self.plain(failure.verdict.action)
 
     def plain(self, action: Action) -> Ruling:
         """Return the policy's ruling without overrides."""
         return self._plain[action]
 
-    def _without_override(self, action: Action) -> Ruling:
+    def _make_plain(self, action: Action) -> Ruling:
         policy = self._policy
         return Ruling(
             action=action,
@@ -79,27 +81,13 @@ class Rulings:
             cost=_cost(policy, action),
         )
 
-    def _overridden(self, action: Action, index: int, override: Override) -> Ruling:
+    def _override(self, action: Action, index: int, override: Override) -> Ruling:
         """Apply an override to the policy's ruling; FENCED is never changed."""
         if override.action is not None and action is not Action.FENCED:
             action = Action(override.action)
-        policy = self._policy
-
-        def either(name: str) -> Any:
-            value = getattr(override, name)
-            return getattr(policy, name) if value is None else value
-
-        return Ruling(
-            action=action,
-            max_attempts=either("max_attempts"),
-            max_waits=policy.max_waits,
-            deadline=either("deadline"),
-            backoff=either("backoff"),
-            in_doubt=either("in_doubt"),
-            on_reject=either("on_reject"),
-            cost=_cost(policy, action) if override.cost is None else override.cost,
-            override=index,
-        )
+        settings = {name: getattr(override, name) for name in _OVERRIDABLE}
+        changes = {name: value for name, value in settings.items() if value is not None}
+        return replace(self.plain(action), override=index, **changes)
 
 
 def _cost(policy: PolicyDocument, action: Action) -> float:
@@ -108,16 +96,16 @@ def _cost(policy: PolicyDocument, action: Action) -> float:
 
 
 def _matcher(when: OverrideCondition) -> Callable[[Failure], bool]:
-    classes = tuple(error_class(name) for name in when.error)
+    classes = tuple(find_error_class(name) for name in when.error)
 
     def matches(failure: Failure) -> bool:
         verdict = failure.verdict
         return (
-            _listed(failure.code, when.code)
-            and _listed(verdict.action, when.action)
-            and _listed(verdict.rule.id, when.rule)
-            and _listed(failure.api, when.api)
-            and _listed(failure.client, when.client)
+            _is_listed(failure.code, when.code)
+            and _is_listed(verdict.action, when.action)
+            and _is_listed(verdict.rule.id, when.rule)
+            and _is_listed(failure.api, when.api)
+            and _is_listed(failure.client, when.client)
             and (not classes or issubclass(verdict.error_class, classes))
             and _matches_topic(failure.topic, when.topic)
         )
@@ -125,7 +113,7 @@ def _matcher(when: OverrideCondition) -> Callable[[Failure], bool]:
     return matches
 
 
-def _listed(value: Any, allowed: tuple[Any, ...]) -> bool:
+def _is_listed(value: Any, allowed: tuple[Any, ...]) -> bool:
     return not allowed or value in allowed
 
 

@@ -20,24 +20,22 @@ class SharedLimits:
     Args:
         policy: The policy.
         context: Facts about the calls.
-        passes_timeout: Whether plain functions may have an ``attempt_timeout``.
     """
 
-    def __init__(
-        self, policy: RuledPolicy, context: CallContext, *, passes_timeout: bool
-    ) -> None:
+    def __init__(self, policy: RuledPolicy, context: CallContext) -> None:
         self.policy = policy
         self.policy_id = policy.policy_id
         self.periods = policy.deadline / PERIOD
-        self.budget = _budget(policy, context)
-        self.breaker = _breaker(policy, context)
+        self.budget = _get_budget(policy, context)
+        self.breaker = _get_breaker(policy, context)
         self.count_success = self.budget.succeeded if self.budget else count().__next__
-        self.refuses = policy.attempt_timeout is not None and not passes_timeout
-        # Whether a call can use the fast path: not if it must be refused or needs a
-        # timer.
-        timed = policy.attempt_timeout is not None or policy.deadline < SHORT
+        #: Whether plain functions are refused: nothing can stop one that runs.
+        self.refuses = policy.attempt_timeout is not None
+        # A call uses the fast path unless its gate is disturbed: not if the call must
+        # be refused, or needs a timer.
+        needs_timer = self.refuses or policy.deadline < SHORT
         self.gate = _SHUT if self.refuses else self.breaker
-        self.async_gate = _SHUT if timed else self.breaker
+        self.async_gate = _SHUT if needs_timer else self.breaker
 
 
 class _NoBreaker:
@@ -56,7 +54,7 @@ class _NoBreaker:
 _SHUT = _NoBreaker(disturbed=True)
 
 
-def _breaker(policy: RuledPolicy, context: CallContext) -> Any:
+def _get_breaker(policy: RuledPolicy, context: CallContext) -> Any:
     rules = policy.breaker
     if rules is None:
         return _NoBreaker()
@@ -66,7 +64,7 @@ def _breaker(policy: RuledPolicy, context: CallContext) -> Any:
     return shared_breaker(context.cluster, context.api, *settings)
 
 
-def _budget(policy: RuledPolicy, context: CallContext) -> RetryBudget | None:
+def _get_budget(policy: RuledPolicy, context: CallContext) -> RetryBudget | None:
     rules = policy.budget
     if rules is None:
         return None

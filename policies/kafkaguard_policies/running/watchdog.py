@@ -48,17 +48,14 @@ class Watchdog:
         self.ticks += 1
         self.ticking = False
         for watched in self.watched:
-            self._look_at(watched)
+            if not watched.seen:
+                watched.seen = True
+                watched.cancelling = watched.task.cancelling()
+            elif watched.due < self.ticks and not watched.fired:
+                watched.fired = True
+                watched.task.cancel()
         if self.watched:
             self.begin()
-
-    def _look_at(self, watched: Watched) -> None:
-        if not watched.seen:
-            watched.seen = True
-            watched.cancelling = watched.task.cancelling()
-        elif watched.due < self.ticks and not watched.fired:
-            watched.fired = True
-            watched.task.cancel()
 
 
 def leave(watched: Watched) -> None:
@@ -68,8 +65,8 @@ def leave(watched: Watched) -> None:
         watched.task.uncancel()
 
 
-def was_ours(watched: Watched) -> bool:
-    """Return, once, whether only the watchdog cancelled the task."""
+def undo_cancellation(watched: Watched) -> bool:
+    """Undo the watchdog's cancellation; return True if it was the only one."""
     if not watched.fired:
         return False
     watched.fired = False

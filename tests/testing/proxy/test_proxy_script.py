@@ -142,7 +142,7 @@ def test_rate_and_seed_from_outside(script):
         ("faults:\n- fail", ":2", "fault 1 is not a mapping"),
         ("faults:\n- {}", ":2", "fault 1 is not a mapping"),
         ("", ":1", "must be a mapping of settings, not nothing"),
-        ("a: [", ":1", "no well-formed YAML"),
+        ("a: [", ":1", "not well-formed YAML"),
         ("- 1", ":1", "must be a mapping of settings, not a list"),
     ],
 )

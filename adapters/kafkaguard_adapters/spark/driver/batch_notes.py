@@ -1,4 +1,4 @@
-"""Store the end offsets of topics before a micro-batch is first tried.
+"""The checkpoint of a stream, and the end offsets of topics stored next to it.
 
 After a driver was killed, the stream repeats its last micro-batch, and records of the
 first try stay in the topics. So before a micro-batch is sent, the end offsets of its
@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyarrow import fs
 
+from kafkaguard_adapters.spark.setting_errors import setting_error
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -24,6 +26,13 @@ if TYPE_CHECKING:
 _SUFFIX = ".kafkaguard.json"
 #: Spark's prefix for the checkpoint of a query without one; it is used only once.
 _TEMPORARY = "temporary-"
+#: Under a continuous trigger Spark never calls a sink in Python.
+NO_CONTINUOUS = (
+    "trigger(continuous=...) cannot be used: Spark does not call a sink in Python "
+    "under it, and would count every record as written; use "
+    "trigger(processingTime=...) or trigger(availableNow=True), or Spark's own sink "
+    "with guard_sink"
+)
 _log = logging.getLogger("kafkaguard.spark")
 
 
@@ -64,25 +73,24 @@ def first_try(
     done = -1 if last is None or last.batch is None else last.batch
     anew = -1 if last is None else last.anew_up_to
     if last is not None and batch == done:
-        return last, _tried_before(batch)
+        return last, _describe_repeat(batch)
     if batch < done:
         anew = max(anew, done)
+    remark = None
     if batch <= anew:
-        said = (
+        remark = (
             f"the checkpoint is new, and the old one had reached batch {anew}, so "
             f"records of batch {batch} may have been written before"
         )
-        return Note(batch, None, anew), said
-    if batch > done + 1:
-        said = (
+    elif batch > done + 1:
+        remark = (
             f"batch {batch} may have been tried before: the end offsets of an earlier "
             "try are not stored"
         )
-        return Note(batch, None, anew), said
-    return Note(batch, before, anew), None
+    return Note(batch, before if remark is None else None, anew), remark
 
 
-def _tried_before(batch: int) -> str:
+def _describe_repeat(batch: int) -> str:
     return f"batch {batch} was tried before, and counts from its first try"
 
 
@@ -98,19 +106,30 @@ class Notes:
         folder, slash, name = checkpoint.rstrip("/").rpartition("/")
         self._address = f"{folder}{slash}.{name}{_SUFFIX}"
 
-    def begin(self, batch: int, before: int | None) -> tuple[int | None, str | None]:
-        """Store a micro-batch before it is sent.
+    def begin(
+        self, batch: int, before: int | None = None
+    ) -> tuple[int | None, str | None]:
+        """Store a micro-batch before it is sent, or the id of the planned one.
+
+        Args:
+            batch: The id of the micro-batch.
+            before: The sum of the topics' end offsets now. Default: that of the plan.
 
         Returns:
             The end offsets from which its records are counted (None if unknown), and a
             remark for the report.
         """
         try:
-            note, said = first_try(self._read(), batch, before)
+            last, is_repeated = self._read(), False
+            if last is not None and last.batch is None:
+                before, is_repeated, last = last.before, last.again, last.last
+            note, remark = first_try(last, batch, before)
+            if is_repeated and remark is None:
+                remark = _describe_repeat(batch)
             self._write(note)
         except (OSError, ValueError) as error:
-            return None, self._failed(error)
-        return note.before, said
+            return None, self._warn(error)
+        return note.before, remark
 
     def plan(self, before: int | None) -> int | None:
         """Store a micro-batch with an unknown id; return the end offsets before it."""
@@ -121,37 +140,21 @@ class Notes:
                 return last.before
             self._write(Note(None, before, last=last))
         except (OSError, ValueError) as error:
-            self._failed(error)
+            self._warn(error)
             return None
         return before
 
-    def done(self, batch: int) -> tuple[int | None, str | None]:
-        """Store the id of the planned micro-batch; return as :meth:`begin` does."""
-        try:
-            planned = self._read() or Note(None, None)
-            if planned.batch is None:
-                last, before = planned.last, planned.before
-            else:  # The plan could not be stored.
-                last, before = planned, None
-            note, said = first_try(last, batch, before)
-            if planned.again and said is None:
-                said = _tried_before(batch)
-            self._write(note)
-        except (OSError, ValueError) as error:
-            return None, self._failed(error)
-        return note.before, said
-
-    def _failed(self, error: Exception) -> str:
-        said = f"{self._address} cannot be used: {error}"
-        _log.warning("duplicates cannot be counted: %s", said)
-        return said
+    def _warn(self, error: Exception) -> str:
+        warning = f"{self._address} cannot be used: {error}"
+        _log.warning("duplicates cannot be counted: %s", warning)
+        return warning
 
     def _read(self) -> Note | None:
         files, path = file_system(self._address)
         if files.get_file_info(path).type is fs.FileType.NotFound:
             return None
         with files.open_input_stream(path) as file:
-            return _note(json.loads(file.read()))
+            return _make_note(json.loads(file.read()))
 
     def _write(self, note: Note) -> None:
         """Replace the file atomically, because a driver may be killed at any moment."""
@@ -162,10 +165,10 @@ class Notes:
         files.move(new, path)
 
 
-def _note(content: Any) -> Note:
+def _make_note(content: Any) -> Note:
     try:
         last = content.pop("last")
-        return Note(**content, last=None if last is None else _note(last))
+        return Note(**content, last=None if last is None else _make_note(last))
     except (AttributeError, KeyError, TypeError):
         raise ValueError(
             "the file does not have the stored offsets of a stream"
@@ -175,9 +178,39 @@ def _note(content: Any) -> Note:
 def file_system(address: str) -> tuple[Any, str]:
     """Return Arrow's file system of an address, and the path in it."""
     if "://" in address or address.startswith("file:"):
-        found: tuple[Any, str] = fs.FileSystem.from_uri(address)
-        return found
+        files: tuple[Any, str] = fs.FileSystem.from_uri(address)
+        return files
     return fs.LocalFileSystem(), address
+
+
+def check_trigger(checkpoint: str) -> None:
+    """Check that a micro-batch is under way, while its sink is planned.
+
+    Spark passes no trigger to a sink. But a micro-batch is written to the checkpoint's
+    log of offsets before its sink is planned, and a continuous query writes to that log
+    only while it runs. So a plan without a micro-batch under way is a continuous one.
+
+    Args:
+        checkpoint: The stream's checkpoint. If its file system is not one of Arrow's,
+            nothing is checked.
+
+    Raises:
+        ClientConfigurationError: The query has a continuous trigger.
+    """
+    try:
+        planned, done = (_last_entry(checkpoint, log) for log in ("offsets", "commits"))
+    except (OSError, ValueError):
+        return
+    if planned <= done:
+        raise setting_error(NO_CONTINUOUS)
+
+
+def _last_entry(checkpoint: str, log: str) -> int:
+    """Return the last number in a log of the checkpoint; -1: there is none."""
+    files, path = file_system(f"{checkpoint.rstrip('/')}/{log}")
+    entries = files.get_file_info(fs.FileSelector(path, allow_not_found=True))
+    names = (each.base_name for each in entries)
+    return max((int(name) for name in names if name.isdecimal()), default=-1)
 
 
 def is_temporary(checkpoint: str) -> bool:

@@ -12,16 +12,16 @@ from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.spark.report import (
     TaskCounts,
     WriteReport,
-    collapsed_said,
+    describe_collapsed,
 )
-from kafkaguard_adapters.spark.topics import kept_for
+from kafkaguard_adapters.spark.topics import cache_for
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
 
     from kafkaguard_adapters.spark.settings import SinkSettings
 
-_NO_ENDS = "no broker told the topics' end offsets: how many records are new is unknown"
+_NO_ENDS = "no broker returned the end offsets: how many records are new is unknown"
 _log = logging.getLogger("kafkaguard.spark")
 
 
@@ -45,18 +45,18 @@ class Growth:
     def begin(cls, settings: SinkSettings) -> Growth:
         """Look up the end offsets before a write."""
         started = time.time()
-        return cls(tuple(settings.topics), _ends(settings), started)
+        return cls(tuple(settings.topics), _get_ends(settings), started)
 
-    def appended(self, settings: SinkSettings) -> int | None:
+    def count_appended(self, settings: SinkSettings) -> int | None:
         """Count the records appended since then, by any program; None: unknown."""
-        after = None if self.before is None else _ends(settings)
+        after = None if self.before is None else _get_ends(settings)
         return None if after is None or self.before is None else after - self.before
 
 
-def _ends(settings: SinkSettings) -> int | None:
+def _get_ends(settings: SinkSettings) -> int | None:
     """Return the sum of end offsets; None if unknown, which does not fail the job."""
     try:
-        return kept_for(settings.client).end_offsets(settings.topics)
+        return cache_for(settings.client).end_offsets(settings.topics)
     except KafkaGuardError as error:
         _log.warning("end offsets are not known: %s", error)
         return None
@@ -66,15 +66,15 @@ def make_report(
     settings: SinkSettings, counts: TaskCounts, growth: Growth | None
 ) -> WriteReport:
     """Make the report of a write from the counts of its tasks."""
-    known = growth is not None and settings.topic is not None
-    appended = growth.appended(settings) if growth and known else None
+    is_counted = growth is not None and settings.topic is not None
+    appended = growth.count_appended(settings) if growth and is_counted else None
     remark = growth.remark if growth else None
-    if known and appended is None:
+    if is_counted and appended is None:
         remark = remark or _NO_ENDS
-    said = (
+    warnings = (
         remark,
-        _many_letters(settings, counts),
-        collapsed_said(counts.collapsed_keys),
+        _describe_letters(settings, counts),
+        describe_collapsed(counts.collapsed_keys),
     )
     return WriteReport(
         topic=settings.topic,
@@ -89,11 +89,11 @@ def make_report(
         retried_tasks=counts.attempt,
         appended=appended,
         seconds=time.time() - growth.started if growth else 0.0,
-        warnings=tuple(filter(None, said)),
+        warnings=tuple(filter(None, warnings)),
     )
 
 
-def _many_letters(settings: SinkSettings, counts: TaskCounts) -> str | None:
+def _describe_letters(settings: SinkSettings, counts: TaskCounts) -> str | None:
     """Return a remark if all tasks together have more dead letters than one may."""
     letters = counts.dead_lettered.total()
     limit = settings.policy.dead_letter.limit if letters else None
@@ -106,12 +106,12 @@ def _many_letters(settings: SinkSettings, counts: TaskCounts) -> str | None:
     )
 
 
-#: What this process has warned about.
+#: The subjects of this process's warnings.
 _warned: set[Hashable] = set()
 
 
-def warn_once(about: Hashable, said: str, warn: Callable[[str], object]) -> None:
-    """Call ``warn`` with a text, once for what it is about (a topic) and process."""
-    if about not in _warned:
-        _warned.add(about)
-        warn(said)
+def warn_once(subject: Hashable, text: str, warn: Callable[[str], object]) -> None:
+    """Call ``warn`` with a text, once for each subject (a topic) in a process."""
+    if subject not in _warned:
+        _warned.add(subject)
+        warn(text)

@@ -31,7 +31,7 @@ from pyspark.sql.datasource import (
 
 from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.spark.marker import task_failed
-from kafkaguard_adapters.spark.report import TaskCounts, add_up, collapsed_said
+from kafkaguard_adapters.spark.report import TaskCounts, add_up, describe_collapsed
 from kafkaguard_adapters.spark.setting_errors import setting_error
 
 if TYPE_CHECKING:
@@ -40,10 +40,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
-    from kafkaguard_adapters.spark.driver.batch_notes import Notes
     from kafkaguard_adapters.spark.driver.counting import Growth
     from kafkaguard_adapters.spark.settings import SinkSettings
-    from kafkaguard_adapters.spark.sink_topic import SinkTopic
+    from kafkaguard_adapters.spark.topics import SinkTopic
 
     StreamArrowWriter = datasource.DataSourceStreamArrowWriter
 else:
@@ -75,19 +74,19 @@ class KafkaGuardSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """Check options, columns and topics; return the writer of a batch."""
-        with _encoding_errors():
+        with _encode_errors():
             if overwrite:
                 raise setting_error('Kafka cannot be overwritten: use mode("append")')
             from kafkaguard_adapters.spark.topics import look_up
 
-            settings = _checked(self.options, schema)
+            settings = _read_options(self.options, schema)
             return BatchWriter(settings, look_up(settings))
 
     def streamWriter(  # noqa: N802 - Spark's name
         self, schema: StructType, overwrite: bool
     ) -> StreamArrowWriter:
         """Check options and columns; return the writer of a micro-batch."""
-        with _encoding_errors():
+        with _encode_errors():
             if StreamArrowWriter is DataSourceStreamWriter:
                 raise setting_error(
                     "streams of this data source need PySpark 4.1 or newer: use "
@@ -97,7 +96,7 @@ class KafkaGuardSource(DataSource):
                 raise setting_error(
                     'Kafka cannot be overwritten: use outputMode("append")'
                 )
-            settings = _checked(self.options, schema)
+            settings = _read_options(self.options, schema)
             return StreamWriter(settings.of_stream(), self.options.get(_CHECKPOINT))
 
 
@@ -126,7 +125,7 @@ class BatchWriter(DataSourceArrowWriter):
     def __init__(self, settings: SinkSettings, topics: dict[str, SinkTopic]) -> None:
         self._settings = settings
         self._topics = topics
-        self._growth = None if settings.report is None else _growth(settings)
+        self._growth = None if settings.report is None else _begin_growth(settings)
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Send a partition."""
@@ -159,24 +158,25 @@ class StreamWriter(StreamArrowWriter):
     def __getstate__(self) -> dict[str, Any]:
         """Ask the brokers once, before the writer is sent to the tasks."""
         if self._topics is None:
-            from kafkaguard_adapters.spark.kept import KEEP_S
-            from kafkaguard_adapters.spark.topics import look_up
+            from kafkaguard_adapters.spark.driver.batch_notes import check_trigger
+            from kafkaguard_adapters.spark.topics import KEEP_S, look_up
 
-            with _encoding_errors():
+            with _encode_errors():
                 if self._checkpoint is not None:
-                    _check_trigger(self._checkpoint)
+                    check_trigger(self._checkpoint)
                 self._topics = look_up(self._settings, KEEP_S)
             if self._settings.report is not None:
-                self._growth = self._planned()
+                self._growth = self._plan_growth()
         return vars(self)
 
-    def _planned(self) -> Growth:
+    def _plan_growth(self) -> Growth:
         """Return the end offsets from before this micro-batch was first planned."""
-        growth = _growth(self._settings)
+        from kafkaguard_adapters.spark.driver.batch_notes import Notes
+
+        growth = _begin_growth(self._settings)
         if self._checkpoint is None:
             return replace(growth, before=None, remark=_NO_CHECKPOINT)
-        before = _notes(self._checkpoint).plan(growth.before)
-        return replace(growth, before=before)
+        return replace(growth, before=Notes(self._checkpoint).plan(growth.before))
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Send a partition."""
@@ -197,19 +197,21 @@ class StreamWriter(StreamArrowWriter):
         """
         tasks = [each for each in messages if isinstance(each, TaskMessage)]
         if len(tasks) < len(messages):
-            from kafkaguard_adapters.spark.driver.trigger import NO_CONTINUOUS
+            from kafkaguard_adapters.spark.driver.batch_notes import NO_CONTINUOUS
 
-            with _encoding_errors():
+            with _encode_errors():
                 raise setting_error(NO_CONTINUOUS)
         growth = next((each.growth for each in tasks), None)
         if growth is not None and self._checkpoint is not None:
-            before, remark = _notes(self._checkpoint).done(batchId)
+            from kafkaguard_adapters.spark.driver.batch_notes import Notes
+
+            before, remark = Notes(self._checkpoint).begin(batchId)
             growth = replace(growth, before=before, remark=remark)
         _report(self._settings, messages, {"batch_id": batchId}, growth)
 
 
 @contextmanager
-def _encoding_errors() -> Iterator[None]:
+def _encode_errors() -> Iterator[None]:
     """Encode an error so that the driver finds it in Spark's text."""
     try:
         yield
@@ -217,25 +219,13 @@ def _encoding_errors() -> Iterator[None]:
         raise task_failed(error) from None
 
 
-def _growth(settings: SinkSettings) -> Growth:
+def _begin_growth(settings: SinkSettings) -> Growth:
     from kafkaguard_adapters.spark.driver.counting import Growth
 
     return Growth.begin(settings)
 
 
-def _notes(checkpoint: str) -> Notes:
-    from kafkaguard_adapters.spark.driver.batch_notes import Notes
-
-    return Notes(checkpoint)
-
-
-def _check_trigger(checkpoint: str) -> None:
-    from kafkaguard_adapters.spark.driver.trigger import check_trigger
-
-    check_trigger(checkpoint)
-
-
-def _checked(options: Mapping[str, str], schema: StructType) -> SinkSettings:
+def _read_options(options: Mapping[str, str], schema: StructType) -> SinkSettings:
     from kafkaguard_adapters.spark.columns import check_columns
     from kafkaguard_adapters.spark.driver.options import from_options
 
@@ -265,14 +255,12 @@ def _report(
     growth: Growth | None,
 ) -> None:
     counts = add_up(m.counts for m in messages if isinstance(m, TaskMessage))
-    if said := collapsed_said(counts.collapsed_keys):
-        from kafkaguard_adapters.spark.driver.counting import warn_once
+    from kafkaguard_adapters.spark.driver.counting import make_report, warn_once
 
-        warn_once(settings.topic, said, _warn)
+    if warning := describe_collapsed(counts.collapsed_keys):
+        warn_once(settings.topic, warning, _warn)
     if settings.report is None:
         return
-    from kafkaguard_adapters.spark.driver.counting import make_report
-
     report = make_report(settings, counts, growth)
     line = json.dumps(extra | report.to_dict())
     try:

@@ -18,13 +18,11 @@ from kafkaguard_adapters.spark.driver.frame import (
     as_order,
     check_frame,
     check_order,
-    check_partitions,
 )
 from kafkaguard_adapters.spark.driver.write import write_frame
-from kafkaguard_adapters.spark.kept import KEEP_S
 from kafkaguard_adapters.spark.marker import task_failed
-from kafkaguard_adapters.spark.settings import check_type, make_settings
-from kafkaguard_adapters.spark.topics import kept_for, look_up
+from kafkaguard_adapters.spark.settings import check_number, check_type, make_settings
+from kafkaguard_adapters.spark.topics import KEEP_S, cache_for, look_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -39,8 +37,8 @@ if TYPE_CHECKING:
     OnReport = Callable[[WriteReport, int], object]
 
 _NO_CHECKPOINT = (
-    "the query's checkpoint is not known here (Spark Connect does not tell it), so how "
-    "many records are new is unknown: give foreach_batch its checkpoint"
+    "the query's checkpoint is not known here (Spark Connect does not expose it), so "
+    "how many records are new is unknown: give foreach_batch its checkpoint"
 )
 _log = logging.getLogger("kafkaguard.spark")
 
@@ -75,24 +73,24 @@ class ForeachBatch:
         """
         check_frame(batch)
         order = check_order(batch, self.order_by)
-        kept = kept_for(self.settings.client)
+        cache = cache_for(self.settings.client)
         try:
             report = write_frame(
                 batch,
                 self.settings,
                 look_up(self.settings, KEEP_S),
-                self._growth(batch, batch_id),
+                self._begin_growth(batch, batch_id),
                 partitions=self.partitions,
                 order_by=order,
             )
         except KafkaGuardError:
-            kept.forget(self.settings.topics)
+            cache.forget(self.settings.topics)
             raise
         if report.dead_lettered:
-            kept.forget(self.settings.topics)
+            cache.forget(self.settings.topics)
         return report
 
-    def _growth(self, batch: DataFrame, batch_id: int) -> Growth:
+    def _begin_growth(self, batch: DataFrame, batch_id: int) -> Growth:
         """Return the end offsets from before this micro-batch was first tried."""
         growth = Growth.begin(self.settings)
         checkpoint = self.checkpoint or checkpoint_of(batch)
@@ -164,7 +162,7 @@ def foreach_batch(  # noqa: PLR0913 - one for each setting
     """
     hook("foreach_batch(on_report)", on_report)
     check_type("checkpoint", checkpoint, str | None, "a path")
-    check_partitions(partitions)
+    check_number("partitions", partitions, "a number of tasks")
     settings = make_settings(
         bootstrap_servers,
         topic=topic,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException
@@ -10,7 +11,7 @@ from pyspark.logger import PySparkLogger
 from pyspark.sql import Column, DataFrame, functions
 
 from kafkaguard._common.closest import did_you_mean
-from kafkaguard_adapters.spark.columns import other_columns
+from kafkaguard_adapters.spark.columns import list_columns
 from kafkaguard_adapters.spark.setting_errors import setting_error
 from kafkaguard_adapters.spark.settings import check_type
 
@@ -18,6 +19,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from logging import LogRecord
 
+_RANDOM = (
+    "the DataFrame has a column that is not deterministic (such as rand, uuid or "
+    "monotonically_increasing_id), and a shuffle: if an executor is lost, Spark "
+    "computes some rows again with other values, and records are lost or written twice "
+    "with different values, or the job fails. Write the DataFrame to a file, or call "
+    "checkpoint(), before the write"
+)
 _LOGGERS_OF_PLANS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 
 
@@ -31,20 +39,8 @@ def check_frame(df: Any) -> None:
     if df.isStreaming:
         raise setting_error(
             "the DataFrame is a stream: use df.writeStream with format('kafkaguard') "
-            "or "
-            "foreachBatch(kafkaguard.spark.foreach_batch(...))"
+            "or foreachBatch(kafkaguard.spark.foreach_batch(...))"
         )
-
-
-def check_partitions(partitions: int | None) -> None:
-    """Check a number of tasks.
-
-    Raises:
-        ClientConfigurationError: The number is not an integer of at least 1.
-    """
-    check_type("partitions", partitions, int | None, "a number of tasks")
-    if partitions is not None and partitions < 1:
-        raise setting_error(f"partitions is at least 1, not {partitions}")
 
 
 def check_order(
@@ -58,10 +54,12 @@ def check_order(
     Raises:
         ClientConfigurationError: A column does not exist, or the value is not a column.
     """
-    given = as_order(order_by)
-    for column in given:
-        _check_one(df, column)
-    return list(given)
+    columns = as_order(order_by)
+    for column in columns:
+        sort = partial(df.sortWithinPartitions, column)
+        if why := find_objection(sort, df.columns):
+            raise setting_error(f"order_by: {why}")
+    return list(columns)
 
 
 def as_order(
@@ -72,19 +70,31 @@ def as_order(
     Raises:
         ClientConfigurationError: A value is not a column.
     """
-    given = [order_by] if isinstance(order_by, str | Column) else order_by
-    check_type("order_by", given, list | tuple, "a list of columns")
-    for column in given:
+    columns = [order_by] if isinstance(order_by, str | Column) else order_by
+    check_type("order_by", columns, list | tuple, "a list of columns")
+    for column in columns:
         check_type("order_by", column, str | Column, "a list of columns")
-    return tuple(given)
+    return tuple(columns)
 
 
-def _check_one(df: DataFrame, column: str | Column) -> None:
-    if why := objection(lambda: df.sortWithinPartitions(column), df.columns):
-        raise setting_error(f"order_by: {why}")
+def describe_random_rows(df: DataFrame, plan: DataFrame) -> str | None:
+    """Return a warning if rows of a shuffle cannot be computed again as they were.
+
+    Args:
+        df: The DataFrame of the caller.
+        plan: The DataFrame that is written, with kafkaguard's own shuffle.
+
+    Returns:
+        The warning; None: no such column is known. Connect shows no plan.
+    """
+    java: Any = getattr(df, "_jdf", None)
+    if java is None or java.queryExecution().analyzed().deterministic():
+        return None
+    query = getattr(plan, "_jdf").queryExecution()  # noqa: B009 - PySpark has no public name for it
+    return _RANDOM if "Exchange" in query.executedPlan().toString() else None
 
 
-def objection(make: Callable[[], DataFrame], columns: Sequence[str]) -> str | None:
+def find_objection(make: Callable[[], DataFrame], columns: Sequence[str]) -> str | None:
     """Return Spark's error for an expression in one line, or None without an error.
 
     Args:
@@ -97,11 +107,11 @@ def objection(make: Callable[[], DataFrame], columns: Sequence[str]) -> str | No
             # DataFrame.
             _ = make().selectExpr("1").schema
     except AnalysisException as error:
-        return _in_short(error, columns)
+        return _shorten(error, columns)
     return None
 
 
-def _in_short(error: AnalysisException, columns: Sequence[str]) -> str:
+def _shorten(error: AnalysisException, columns: Sequence[str]) -> str:
     parameters = error.getMessageParameters() or {}
     if function := parameters.get("routineName"):
         name = function.replace("`", "").rpartition(".")[2]
@@ -110,7 +120,7 @@ def _in_short(error: AnalysisException, columns: Sequence[str]) -> str:
     if "objectName" not in parameters:
         return next(line for line in str(error).splitlines() if line.strip())
     name = parameters["objectName"].replace("`", "")
-    return f"there is no column {name}{other_columns(name, columns)}"
+    return f"there is no column {name}{list_columns(name, columns)}"
 
 
 @contextmanager
@@ -118,13 +128,13 @@ def _without_plans() -> Iterator[None]:
     """Keep Spark from logging the whole plan when it raises an error."""
     loggers = [PySparkLogger.getLogger(name) for name in _LOGGERS_OF_PLANS]
     for logger in loggers:
-        logger.addFilter(_nothing)
+        logger.addFilter(_drop)
     try:
         yield
     finally:
         for logger in loggers:
-            logger.removeFilter(_nothing)
+            logger.removeFilter(_drop)
 
 
-def _nothing(_: LogRecord) -> bool:
+def _drop(_: LogRecord) -> bool:
     return False

@@ -15,20 +15,19 @@ from kafkaguard._delivery.dead_letters import (
     reason_headers,
 )
 from kafkaguard_adapters.policy_uses import GUARD_SINK
-from kafkaguard_adapters.spark.columns import used_columns
-from kafkaguard_adapters.spark.driver.frame import check_partitions
-from kafkaguard_adapters.spark.driver.plan import failing
+from kafkaguard_adapters.spark.columns import check_types
+from kafkaguard_adapters.spark.driver.plan import fail
 from kafkaguard_adapters.spark.driver.refused_columns import (
+    find_refused_columns,
+    get_reason,
     is_nameless,
-    only,
-    refused_columns,
-    strongest,
+    select_strongest,
 )
 from kafkaguard_adapters.spark.executor.size_limits import SizeLimit
 from kafkaguard_adapters.spark.policy import on_reject, read_policy
 from kafkaguard_adapters.spark.setting_errors import setting_error
 from kafkaguard_adapters.spark.settings import (
-    check_record_bytes,
+    check_number,
     check_topics,
     check_type,
     dead_letter_topic_of,
@@ -96,37 +95,36 @@ def guard_sink(
     rules = read_policy(policy, GUARD_SINK, "guard_sink")
     letters = dead_letter_topic_of(rules, topic)
     check_topics(topic, letters)
-    check_record_bytes(max_record_bytes)
-    check_partitions(partitions)
-    used = used_columns(df.schema)
-    if "topic" in used:
+    check_number("max_record_bytes", max_record_bytes, "a number of bytes")
+    check_number("partitions", partitions, "a number of tasks")
+    columns = check_types(df.schema)
+    if "topic" in columns:
         raise setting_error(
             "guard_sink has the topic as argument: drop the column topic"
         )
-    if "timestamp" in used:
+    if "timestamp" in columns:
         raise setting_error(
             "Spark's own sink cannot set a record's timestamp: drop the column "
-            "timestamp, "
-            "or use kafkaguard.spark.write"
+            "timestamp, or use kafkaguard.spark.write"
         )
     limits = []
     if max_record_bytes is not None:
         limits.append(SizeLimit(max_record_bytes, "max_record_bytes", "record"))
     needs_key = compacted and rules.null_key == "reject"
-    refused = refused_columns(df.columns, compacted=needs_key, limits=limits)
-    fates = _fates(refused, rules, topic)
+    refused = find_refused_columns(df.columns, compacted=needs_key, limits=limits)
+    fates = _group_by_fate(refused, rules, topic)
     fatal, dropped, lettered = (fates[f] for f in ("raise", "drop", "dead_letter"))
-    plan = _plan(df, topic)
+    plan = _plan_record(df, topic)
     if fatal:
-        plan["value"] = failing(plan["value"], only(refused, fatal), topic)
+        plan["value"] = fail(plan["value"], select_strongest(refused, fatal), topic)
     if dropped or lettered:
-        df = df.withColumn(_REASON, strongest(refused))
+        df = df.withColumn(_REASON, get_reason(refused))
     if dropped:
         df = df.where(~_is_one_of(dropped, refused))
     if lettered:
         assert letters is not None
         dialect = rules.dead_letter.headers
-        letter = _letter(plan, df.columns, topic, letters, lettered, dialect)
+        letter = _plan_letter(plan, df.columns, topic, letters, lettered, dialect)
         is_letter = _is_one_of(lettered, refused)
         for name, column in letter.items():
             plan[name] = F.when(is_letter, column).otherwise(plan[name])
@@ -136,7 +134,7 @@ def guard_sink(
     return guarded
 
 
-def _fates(
+def _group_by_fate(
     refused: Iterable[Refused], rules: RetryPolicy, topic: str
 ) -> dict[OnReject, list[Refused]]:
     """Group refusals by what the policy does with such records."""
@@ -146,7 +144,7 @@ def _fates(
     return fates
 
 
-def _plan(df: DataFrame, topic: str) -> dict[str, Column]:
+def _plan_record(df: DataFrame, topic: str) -> dict[str, Column]:
     """Return the columns of a record that is not refused."""
     usual = {
         "topic": F.lit(topic),
@@ -162,15 +160,15 @@ def _is_one_of(some: Sequence[Refused], refused: Sequence[Refused]) -> Column:
     """Return a column: is a record refused for one of some reasons?"""
     if len(some) == len(refused):
         return F.col(_REASON).isNotNull()
-    found = F.col(_REASON).isin(*_names(some))
-    return F.coalesce(found, F.lit(False))
+    is_listed = F.col(_REASON).isin(*_list_reasons(some))
+    return F.coalesce(is_listed, F.lit(False))
 
 
-def _names(refused: Iterable[Refused]) -> list[str]:
+def _list_reasons(refused: Iterable[Refused]) -> list[str]:
     return list(dict.fromkeys(str(each.reason) for each in refused))
 
 
-def _letter(
+def _plan_letter(
     plan: Mapping[str, Column],
     columns: Collection[str],
     topic: str,
@@ -182,30 +180,30 @@ def _letter(
 
     Each call of a Spark function asks the JVM several times, so there are few.
     """
-    reasons = _names(refused)
+    reasons = _list_reasons(refused)
     letter = {"topic": F.lit(letters)}
-    parts = [_why(topic, reasons, dialect)]
+    parts = [_explain(topic, reasons, dialect)]
     if "headers" in columns:
-        own = F.transform(plan["headers"], _named)
+        own = F.transform(plan["headers"], _name)
         parts.insert(0, F.coalesce(own, F.array().cast(_HEADERS)))
     if Reason.TOO_LARGE in reasons:
         is_large = F.col(_REASON) == str(Reason.TOO_LARGE)
         cut = F.substring(plan["value"], 1, CUT_BYTES)
         letter["value"] = F.when(is_large, cut).otherwise(plan["value"])
         size = _header(VALUE_BYTES, F.octet_length(plan["value"]))
-        parts.append(_only(is_large, size))
+        parts.append(_make_optional(is_large, size))
     if "partition" in columns:
         letter["partition"] = F.lit(None).cast("int")
         header = _partition_header(plan["partition"], dialect)
-        parts.append(_only(plan["partition"] >= 0, header))
+        parts.append(_make_optional(plan["partition"] >= 0, header))
     letter["headers"] = F.concat(*parts) if len(parts) > 1 else parts[0]
     return letter
 
 
-def _why(topic: str, reasons: Sequence[str], dialect: Dialect) -> Column:
+def _explain(topic: str, reasons: Sequence[str], dialect: Dialect) -> Column:
     """Return the headers with the reason of a refusal."""
-    said = [
-        _constant(
+    own_headers = [
+        _make_constant(
             reason_headers(
                 reason,
                 topic=topic,
@@ -215,13 +213,13 @@ def _why(topic: str, reasons: Sequence[str], dialect: Dialect) -> Column:
         )
         for reason in reasons
     ]
-    why = said[0]
-    for reason, headers in zip(reasons[1:], said[1:], strict=True):
+    why = own_headers[0]
+    for reason, headers in zip(reasons[1:], own_headers[1:], strict=True):
         why = F.when(F.col(_REASON) == reason, headers).otherwise(why)
     return why
 
 
-def _constant(headers: Iterable[Header]) -> Column:
+def _make_constant(headers: Iterable[Header]) -> Column:
     """Return an array of headers that are the same for all records."""
     structs = [
         f"named_struct('key', cast({_hex(name.encode())} as string), "
@@ -237,23 +235,23 @@ def _hex(text: bytes) -> str:
 
 def _partition_header(partition: Column, dialect: Dialect) -> Column:
     """Return the header with the requested partition of a record."""
-    known = [
+    without, with_zero = (
         set(reason_headers("", topic=None, partition=number, dialect=dialect))
         for number in (None, 0)
-    ]
-    ((name, zero),) = known[1] - known[0]
+    )
+    ((name, zero),) = with_zero - without
     if zero == b"0":
         return _header(name, partition)
     whole = F.unhex(F.lpad(F.hex(partition), 2 * len(zero or b""), "0"))
     return F.struct(F.lit(name).alias("key"), whole.alias("value"))
 
 
-def _only(condition: Column, header: Column) -> Column:
+def _make_optional(condition: Column, header: Column) -> Column:
     """Return an array with the header, or an empty one."""
     return F.when(condition, F.array(header)).otherwise(F.array().cast(_HEADERS))
 
 
-def _named(header: Column, place: Column) -> Column:
+def _name(header: Column, place: Column) -> Column:
     """Name a header without a name by its position."""
     name = F.concat(F.lit(NAMELESS), place.cast("string"))
     named = F.struct(name.alias("key"), header["value"].alias("value"))

@@ -35,53 +35,52 @@ def from_options(options: Mapping[str, str]) -> SinkSettings:
         ClientConfigurationError: An option is unknown (the text has the closest name),
             needs the prefix ``kafka.``, or has a wrong value.
     """
-    given = {name.lower(): value for name, value in options.items()}
     own: dict[str, Any] = {}
     config: dict[str, str] = {}
-    for name, value in given.items():
+    for name, value in ((name.lower(), value) for name, value in options.items()):
         if name.startswith(_PREFIX):
             config[name.removeprefix(_PREFIX)] = value
         elif name in _OWN:
-            own[name] = _READERS.get(name, _text)(name, value)
+            own[name] = _READERS[name](name, value) if name in _READERS else value
         elif name not in _FROM_SPARK:
-            raise setting_error(_unknown(name))
+            raise setting_error(_describe_unknown(name))
     servers = config.pop("bootstrap.servers", None)
     return make_settings(servers, config=config, **own)
 
 
-def _unknown(name: str) -> str:
+def _describe_unknown(name: str) -> str:
     if name in known_names("java", "librdkafka"):
         return f"option {name!r} does nothing without its prefix: write kafka.{name}"
     hint = did_you_mean(name, _OWN) or did_you_mean(name, [_SERVERS])
-    known = ", ".join(_OWN)
-    return f"there is no option {name!r}{hint}; the options are {known} and kafka.*"
+    names = ", ".join(_OWN)
+    return f"there is no option {name!r}{hint}; the options are {names} and kafka.*"
 
 
-def _text(_name: str, value: str) -> str:
-    return value
-
-
-def _flag(name: str, value: str) -> bool:
+def _read_flag(name: str, value: str) -> bool:
     if value.lower() not in ("true", "false"):
         raise setting_error(f"option {name} is true or false, not {value!r}")
     return value.lower() == "true"
 
 
-def _number(name: str, value: str) -> int:
+def _read_number(name: str, value: str) -> int:
     if not value.isdigit():
         raise setting_error(f"option {name} is a number of bytes, not {value!r}")
     return int(value)
 
 
-def _policy(_name: str, value: str) -> Any:
+def _read_policy(_name: str, value: str) -> Any:
     """Read JSON; any other text is the name of a preset or a file."""
     if not value.lstrip().startswith("{"):
         return value
     try:
         return json.loads(value)
     except ValueError as error:
-        said = f"option policy is not valid JSON: {error}"
-        raise setting_error(said, setting="policy") from None
+        text = f"option policy is not valid JSON: {error}"
+        raise setting_error(text, setting="policy") from None
 
 
-_READERS = {"compacted": _flag, "max_record_bytes": _number, "policy": _policy}
+_READERS = {
+    "compacted": _read_flag,
+    "max_record_bytes": _read_number,
+    "policy": _read_policy,
+}

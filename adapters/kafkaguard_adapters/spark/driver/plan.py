@@ -18,12 +18,12 @@ from kafkaguard_adapters.spark.columns import REFUSED
 from kafkaguard_adapters.spark.driver.refused_columns import (
     Refused,
     batch_bytes,
+    find_refused_columns,
     has_cut_name,
     has_nameless,
     has_unwritable_time,
-    only,
     record_size,
-    refused_columns,
+    select_strongest,
 )
 from kafkaguard_adapters.spark.executor.known_topics import KnownTopics
 from kafkaguard_adapters.spark.executor.row_check import RowCheck
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from kafkaguard_adapters.spark.settings import SinkSettings
-    from kafkaguard_adapters.spark.sink_topic import SinkTopic
+    from kafkaguard_adapters.spark.topics import SinkTopic
 
 FEWEST, _MOST = 4, 64
 #: The placeholder of a size that Spark computes.
@@ -64,23 +64,24 @@ def plan_write(
             shuffle the number of the topic's partitions, at least 4 and at most 64.
         order_by: The order of the records of a key. Default: none.
     """
-    checked = _checked(df, settings, topics)
-    if not (checked is not None or order_by or partitions):
+    value = _check_records(df, settings, topics)
+    if not (value is not None or order_by or partitions):
         return df.select(*columns)
-    if checked is not None:
-        df = df.withColumn("value", checked)
-    shuffled = df.repartition(partitions or _tasks(settings, topics), _spread(df))
+    if value is not None:
+        df = df.withColumn("value", value)
+    tasks = partitions or _count_tasks(settings, topics)
+    shuffled = df.repartition(tasks, _make_shuffle_key(df))
     if order_by:
         shuffled = shuffled.sortWithinPartitions(*order_by)
     return shuffled.select(*columns)
 
 
-def _tasks(settings: SinkSettings, topics: dict[str, SinkTopic]) -> int:
-    known = topics[settings.topic].partitions if settings.topic else FEWEST
-    return min(max(known, FEWEST), _MOST)
+def _count_tasks(settings: SinkSettings, topics: dict[str, SinkTopic]) -> int:
+    partitions = topics[settings.topic].partitions if settings.topic else FEWEST
+    return min(max(partitions, FEWEST), _MOST)
 
 
-def _spread(df: DataFrame) -> Column:
+def _make_shuffle_key(df: DataFrame) -> Column:
     """Return the shuffle key: records of a key together, others anywhere."""
     if "key" not in df.columns:
         return F.xxhash64("value")
@@ -88,7 +89,7 @@ def _spread(df: DataFrame) -> Column:
     return F.when(keyless, F.xxhash64("value")).otherwise(F.xxhash64("key"))
 
 
-def _checked(
+def _check_records(
     df: DataFrame, settings: SinkSettings, topics: dict[str, SinkTopic]
 ) -> Column | None:
     """Return the column value with a check that fails the job at a refused record.
@@ -104,7 +105,7 @@ def _checked(
     if not any(_is_fatal(reason, settings) for reason in Reason):
         return None
     known = KnownTopics(settings, topics)
-    refused = refused_columns(
+    refused = find_refused_columns(
         df.columns,
         compacted=known.refuses_null_keys(topic),
         limits=known.limits(topic),
@@ -117,11 +118,11 @@ def _checked(
     fatal = [each for each in refused if _is_fatal(each.reason, settings)]
     if not fatal:
         return None
-    fatal = only(refused, fatal)
+    fatal = select_strongest(refused, fatal)
     if REFUSED in df.columns:
         aside = F.col(REFUSED).isNotNull()
         fatal = [each._replace(bad=each.bad & ~aside) for each in fatal]
-    return failing(F.col("value"), fatal, topic)
+    return fail(F.col("value"), fatal, topic)
 
 
 def _row_check(columns: Sequence[str], settings: SinkSettings) -> Column:
@@ -150,18 +151,18 @@ def _is_fatal(reason: Reason, settings: SinkSettings) -> bool:
     return settings.on_reject(record_error(reason, settings.topic)) == "raise"
 
 
-def failing(value: Column, refused: Sequence[Refused], topic: str) -> Column:
+def fail(value: Column, refused: Sequence[Refused], topic: str) -> Column:
     """Return a column that fails the job at a refused record."""
     for each in refused:
-        failed = F.raise_error(_text(each, topic))
-        value = F.when(each.bad, failed).otherwise(value)
+        failure = F.raise_error(_describe(each, topic))
+        value = F.when(each.bad, failure).otherwise(value)
     return value
 
 
-def _text(refused: Refused, topic: str) -> Column:
+def _describe(refused: Refused, topic: str) -> Column:
     """Return the error text for a refused record, with its size if needed."""
     reason, limit = refused.reason, refused.limit
     if limit is None or refused.size is None:
         return F.lit(as_text(record_error(reason, topic)))
-    text = as_text(record_error(reason, topic, limit.said(_SIZE)))
+    text = as_text(record_error(reason, topic, limit.describe(_SIZE)))
     return F.replace(F.lit(text), F.lit(_SIZE), F.format_number(refused.size, 0))

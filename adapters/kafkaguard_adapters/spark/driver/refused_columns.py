@@ -38,7 +38,7 @@ class Refused(NamedTuple):
     size: Column | None = None
 
 
-def refused_columns(
+def find_refused_columns(
     columns: Sequence[str],
     *,
     compacted: bool,
@@ -53,29 +53,29 @@ def refused_columns(
         limits: The size limits of a record.
         partitions: The topic's number of partitions. Default: unknown.
     """
-    found = []
+    refused = []
     if "headers" in columns:
-        found.append(Refused(has_nameless(columns), Reason.NAMELESS_HEADER))
+        refused.append(Refused(has_nameless(columns), Reason.NAMELESS_HEADER))
     if "partition" in columns:
         beyond = F.col("partition") < 0
         if partitions is not None:
             beyond |= F.col("partition") >= partitions
-        found.append(Refused(beyond, Reason.UNKNOWN_PARTITION))
+        refused.append(Refused(beyond, Reason.UNKNOWN_PARTITION))
     for limit in limits:
         size = _SIZES[limit.counts](columns)
         large = size > F.lit(limit.most)
         if "headers" not in columns:  # a cheaper check first
             large = (record_size(columns) > limit.most - MOST_FRAMING_BYTES) & large
-        found.append(Refused(large, Reason.TOO_LARGE, limit, size))
+        refused.append(Refused(large, Reason.TOO_LARGE, limit, size))
     if compacted:
         keyless = F.col("key").isNull() if "key" in columns else F.lit(True)
-        found.append(Refused(keyless, Reason.NULL_KEY))
+        refused.append(Refused(keyless, Reason.NULL_KEY))
     if "topic" in columns:
-        found.append(Refused(F.col("topic").isNull(), Reason.NULL_TOPIC))
-    return found
+        refused.append(Refused(F.col("topic").isNull(), Reason.NULL_TOPIC))
+    return refused
 
 
-def strongest(refused: Sequence[Refused]) -> Column:
+def get_reason(refused: Sequence[Refused]) -> Column:
     """Return the reason of a refusal, or null."""
     reason = F.lit(None).cast("string")
     for each in refused:
@@ -83,11 +83,13 @@ def strongest(refused: Sequence[Refused]) -> Column:
     return reason
 
 
-def only(refused: Sequence[Refused], some: Sequence[Refused]) -> list[Refused]:
+def select_strongest(
+    refused: Sequence[Refused], some: Sequence[Refused]
+) -> list[Refused]:
     """Return some refusals, without records that have a stronger reason."""
     if len(some) == len(refused):
         return list(some)
-    reason = strongest(refused)
+    reason = get_reason(refused)
     return [each._replace(bad=each.bad & (reason == str(each.reason))) for each in some]
 
 
@@ -122,44 +124,46 @@ def is_nameless(header: Column) -> Column:
 
 def record_size(columns: Sequence[str]) -> Column:
     """Count the bytes of key, value and headers."""
-    parts = [_length(name) for name in ("key", "value") if name in columns]
+    parts = [_measure(name) for name in ("key", "value") if name in columns]
     if "headers" in columns:
-        added = f"total + {_length('header.key')} + {_length('header.value')}"
-        parts.append(f"coalesce({_over_headers('0', added)}, 0)")
+        added = f"total + {_measure('header.key')} + {_measure('header.value')}"
+        parts.append(f"coalesce({_sum_headers('0', added)}, 0)")
     return F.expr(" + ".join(parts))
 
 
 def batch_bytes(columns: Sequence[str]) -> Column:
     """Count the bytes of an uncompressed batch with this record only."""
     parts = [str(FIXED_BYTES)]
-    parts += [_field(n) if n in columns else "1" for n in ("key", "value")]
+    parts += [_measure_field(n) if n in columns else "1" for n in ("key", "value")]
     if "headers" in columns:
-        added = f"total + {_field('header.key')} + {_field('header.value')}"
-        own = _over_headers(_number("size(headers)"), added)
+        added = (
+            f"total + {_measure_field('header.key')} + {_measure_field('header.value')}"
+        )
+        own = _sum_headers(_measure_number("size(headers)"), added)
         parts.append(f"coalesce({own}, 1)")
     else:
         parts.append("1")
     record = f"({' + '.join(parts)})"
-    return F.expr(f"{record} + {_number(record)} + {BATCH_HEADER_BYTES}")
+    return F.expr(f"{record} + {_measure_number(record)} + {BATCH_HEADER_BYTES}")
 
 
 _SIZES = {"record": record_size, "batch": batch_bytes}
 
 
-def _over_headers(start: str, added: str) -> str:
+def _sum_headers(start: str, added: str) -> str:
     return f"aggregate(headers, {start}, (total, header) -> {added})"
 
 
-def _field(name: str) -> str:
+def _measure_field(name: str) -> str:
     """Count the bytes of a field and of its length; null has a length, too."""
-    return f"{_length(name)} + {_number(_length(name))}"
+    return f"{_measure(name)} + {_measure_number(_measure(name))}"
 
 
-def _number(length: str) -> str:
+def _measure_number(length: str) -> str:
     """Count the bytes of a number in Kafka's record format (a varint)."""
     longer = [f"cast({length} >= {step} as int)" for step in NUMBER_STEPS]
     return f"1 + {' + '.join(longer)}"
 
 
-def _length(name: str) -> str:
+def _measure(name: str) -> str:
     return f"coalesce(octet_length({name}), 0)"

@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaguard_adapters.spark.columns import check_columns
 from kafkaguard_adapters.spark.driver.counting import Growth, make_report, warn_once
-from kafkaguard_adapters.spark.driver.determinism import random_rows
 from kafkaguard_adapters.spark.driver.frame import (
     check_frame,
     check_order,
-    check_partitions,
+    describe_random_rows,
 )
 from kafkaguard_adapters.spark.driver.plan import plan_write
 from kafkaguard_adapters.spark.executor.task import COUNTS_SCHEMA, CountingTask
 from kafkaguard_adapters.spark.marker import error_from
-from kafkaguard_adapters.spark.report import TaskCounts, add_up, collapsed_said
-from kafkaguard_adapters.spark.settings import make_settings
+from kafkaguard_adapters.spark.report import TaskCounts, add_up, describe_collapsed
+from kafkaguard_adapters.spark.settings import check_number, make_settings
 from kafkaguard_adapters.spark.topics import look_up
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 
     from kafkaguard_adapters.spark.report import WriteReport
     from kafkaguard_adapters.spark.settings import SinkSettings
-    from kafkaguard_adapters.spark.sink_topic import SinkTopic
+    from kafkaguard_adapters.spark.topics import SinkTopic
     from kafkaguard_policies.retry_policy import RetryPolicy
 
 _log = logging.getLogger("kafkaguard.spark")
@@ -93,7 +92,7 @@ def write(  # noqa: PLR0913 - one for each setting
             within twice ``delivery.timeout.ms`` plus about 20 s (see docs/spark.md).
     """
     check_frame(df)
-    check_partitions(partitions)
+    check_number("partitions", partitions, "a number of tasks")
     settings = make_settings(
         bootstrap_servers,
         topic=topic,
@@ -137,30 +136,32 @@ def write_frame(
     plan = plan_write(
         df, settings, topics, columns, partitions=partitions, order_by=order_by
     )
-    random = random_rows(df, plan)
+    random = describe_random_rows(df, plan)
     if random is not None:
         warn_once((settings.topic, random), random, _log.warning)
     try:
         rows = plan.mapInArrow(CountingTask(settings, topics), COUNTS_SCHEMA).collect()
     except Exception as error:
         translated = error_from(error)
-        told = translated or error
-        if not hasattr(told, "__notes__"):
-            told.add_note(f"{_appended_text(growth, settings)} while the job ran")
+        failure = translated or error
+        if not hasattr(failure, "__notes__"):
+            failure.add_note(
+                f"{_describe_appended(growth, settings)} while the job ran"
+            )
         if translated is None:
             raise
         raise translated from error
     counts = add_up(TaskCounts.from_json(row.counts) for row in rows)
-    if said := collapsed_said(counts.collapsed_keys):
-        warn_once(settings.topic, said, _log.warning)
+    if warning := describe_collapsed(counts.collapsed_keys):
+        warn_once(settings.topic, warning, _log.warning)
     report = make_report(settings, counts, growth)
     return replace(report, warnings=(*report.warnings, random)) if random else report
 
 
-def _appended_text(growth: Growth, settings: SinkSettings) -> str:
+def _describe_appended(growth: Growth, settings: SinkSettings) -> str:
     if settings.topic is None:
         return "an unknown number of records were appended to the topics of the column"
     names = " and ".join(growth.topics)
-    appended = growth.appended(settings)
+    appended = growth.count_appended(settings)
     number = "an unknown number of" if appended is None else f"{appended:,}"
     return f"{number} records were appended to {names}"

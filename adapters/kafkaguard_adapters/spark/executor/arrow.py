@@ -21,7 +21,7 @@ from kafkaguard_adapters.spark.columns import REFUSED
 from kafkaguard_adapters.spark.executor.size_limits import Sizes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Collection, Iterable, Iterator
 
     from kafkaguard._delivery.facts import Header
 
@@ -33,6 +33,17 @@ ANY_PARTITION = -1
 #: is no timestamp.
 UNWRITABLE_TIMES = frozenset({0, -1})
 _EMPTY = "{}"
+_HEADER = pa.struct([("key", pa.string()), ("value", pa.binary())])
+#: The types of columns that a batch does not have; then all their values are null.
+_TYPES = {
+    "topic": pa.string(),
+    "key": pa.binary(),
+    "value": pa.binary(),
+    "headers": pa.list_(_HEADER),
+    "partition": pa.int32(),
+    "timestamp": pa.timestamp("us"),
+    REFUSED: pa.struct([("reason", pa.string()), ("source", pa.string())]),
+}
 #: The character at which librdkafka ends a header's name.
 NUL = "\0"
 _PICTURE_OF_NUL = "\N{SYMBOL FOR NULL}"
@@ -54,7 +65,7 @@ class SinkRecord(NamedTuple):
     @property
     def sizes(self) -> Sizes:
         """The sizes of the record in bytes."""
-        own = len(self.key or b"") + len(self.value or b"") + _size(self.headers)
+        own = len(self.key or b"") + len(self.value or b"") + _count_bytes(self.headers)
         return Sizes(own, batch_size(self.key, self.value, self.headers or ()))
 
 
@@ -76,21 +87,20 @@ class Columns:
         rows: int = self._batch.num_rows
         return rows
 
-    def without(self, refused: Iterable[int]) -> Columns:
+    def without(self, refused: Collection[int]) -> Columns:
         """Return the columns without some rows."""
-        gone = set(refused)
-        kept = [row for row in range(len(self)) if row not in gone]
-        return Columns(self._batch.take(pa.array(kept, pa.int64())), self._topic)
+        rows = [row for row in range(len(self)) if row not in refused]
+        return Columns(self._batch.take(pa.array(rows, pa.int64())), self._topic)
 
     def records(self) -> Iterator[SinkRecord]:
         """Yield the records."""
-        keys, headers = self._bytes("key"), self._headers or repeat(None)
-        times = self._timestamps.to_pylist()
-        rest = zip(headers, self._partitions(), times, strict=False)
-        for topic, key, value, others in zip(
-            self._topics(), keys, self._bytes("value"), rest, strict=False
-        ):
-            yield SinkRecord(topic, key, value, *others)
+        partitions = pc.fill_null(self._column("partition"), ANY_PARTITION)
+        columns = (
+            *(self._topics(), self._bytes("key"), self._bytes("value"), self._headers),
+            *(partitions.to_pylist(), self._timestamps.to_pylist()),
+        )
+        for values in zip(*columns, strict=False):
+            yield SinkRecord(*values)
 
     @property
     def are_plain(self) -> bool:
@@ -105,10 +115,10 @@ class Columns:
     def record(self, row: int) -> SinkRecord:
         """Return one record, with a header that names its source file if known."""
         record = next(Columns(self._batch.slice(row, 1), self._topic).records())
-        source = self._source(row)
-        if source is None:
+        refusal = self._column(REFUSED)[row].as_py()
+        if refusal is None or refusal["source"] is None:
             return record
-        headers = [*(record.headers or []), (SOURCE, source.encode())]
+        headers = [*(record.headers or []), (SOURCE, refusal["source"].encode())]
         return record._replace(headers=headers)
 
     def by_topic(self) -> Iterator[tuple[str | None, Any]]:
@@ -121,143 +131,107 @@ class Columns:
             rows = pc.is_null(topics) if topic is None else pc.equal(topics, topic)
             yield topic, pc.fill_null(rows, fill_value=False)
 
-    def no_key(self) -> Any:
+    def has_no_key(self) -> Any:
         """Return the mask of the rows without a key."""
-        if "key" not in self._names:
-            return pa.array([True] * len(self), pa.bool_())
-        return pc.is_null(self._batch.column("key"))
+        return pc.is_null(self._column("key"))
 
     def collapsed_keys(self) -> int:
         """Count the rows whose key is an empty JSON object."""
-        if "key" not in self._names:
-            return 0
-        column = self._batch.column("key")
+        column = self._column("key")
         return pc.sum(pc.equal(column, pa.scalar(_EMPTY, column.type))).as_py() or 0
 
-    def outside(self, partitions: int) -> Any:
+    def is_outside(self, partitions: int) -> Any:
         """Return the mask of the rows with a partition that a topic does not have."""
-        if "partition" not in self._names:
-            return self._no_row
-        column = self._batch.column("partition")
+        column = self._column("partition")
         beyond = pc.or_(pc.less(column, 0), pc.greater_equal(column, partitions))
         return pc.fill_null(beyond, fill_value=False)
 
-    def refused_before(self) -> dict[int, Reason]:
+    def get_earlier_refusals(self) -> dict[int, Reason]:
         """Return the rows that were refused before the sink, each with the reason."""
-        if REFUSED not in self._names:
-            return {}
-        column = self._batch.column(REFUSED)
+        column = self._column(REFUSED)
         rows = pc.indices_nonzero(pc.is_valid(column)).to_pylist()
         reasons = pc.struct_field(column, "reason")
         return {row: Reason(reasons[row].as_py()) for row in rows}
 
-    def nameless(self) -> Any:
+    def has_nameless_header(self) -> Any:
         """Return the mask of the rows with a header that has no name."""
-        return self._with_header_name(pc.is_null)
+        return self._has_header_name(pc.is_null)
 
-    def cut_names(self) -> Any:
+    def has_cut_name(self) -> Any:
         """Return the mask of the rows with a name that librdkafka would cut."""
-        return self._with_header_name(lambda names: pc.match_substring(names, NUL))
+        return self._has_header_name(lambda names: pc.match_substring(names, NUL))
 
-    def unwritable_times(self) -> Any:
+    def has_unwritable_time(self) -> Any:
         """Return the mask of the rows whose timestamp would get another meaning."""
         times = pa.array(UNWRITABLE_TIMES, pa.int64())
         return pc.is_in(self._timestamps, times)
 
-    def at_most(self) -> float:
+    def bound_size(self) -> float:
         """Return an upper bound of the rows' sizes, cheaper than all sizes."""
         if "headers" in self._names:
             return float("inf")
-        longest = 0
-        for name in {"key", "value"} & set(self._names):
-            lengths = pc.binary_length(self._batch.column(name))
-            longest += pc.max(lengths).as_py() or 0
-        return longest + MOST_FRAMING_BYTES
+        longest = (
+            pc.max(self._lengths(name)).as_py() or 0 for name in ("key", "value")
+        )
+        return sum(longest) + MOST_FRAMING_BYTES
 
     def sizes(self) -> dict[str, Any]:
         """Return the sizes of each row: the columns of :class:`Sizes`, by name."""
         key, value = self._lengths("key"), self._lengths("value")
-        own = self._of_headers(_size)
-        fields = [_field(key), _field(value), self._of_headers(_wire_size)]
+        own = self._measure_headers(_count_bytes)
+        fields = [_field(key), _field(value), self._measure_headers(headers_size)]
         record = reduce(pc.add, fields, pa.scalar(FIXED_BYTES))
         batch = pc.add(_field(record), BATCH_HEADER_BYTES)
         return Sizes(pc.add(pc.add(key, value), own), batch)._asdict()
 
-    def _source(self, row: int) -> str | None:
-        if REFUSED not in self._names:
-            return None
-        why = self._batch.column(REFUSED)[row].as_py()
-        return None if why is None else why["source"]
+    def _column(self, name: str) -> Any:
+        """Return a column; if the batch does not have it, a column of nulls."""
+        if name in self._names:
+            return self._batch.column(name)
+        return pa.nulls(len(self), _TYPES[name])
 
     def _lengths(self, name: str) -> Any:
         """Return the bytes of each value of a column; 0 for null."""
-        if name not in self._names:
-            return pa.repeat(pa.scalar(0, pa.int64()), len(self))
-        lengths = pc.binary_length(self._batch.column(name)).cast(pa.int64())
+        lengths = pc.binary_length(self._column(name)).cast(pa.int64())
         return pc.fill_null(lengths, 0)
 
-    def _of_headers(self, measure: Callable[[list[Header] | None], int]) -> Any:
-        if not self._headers:
-            return pa.scalar(measure(None), pa.int64())
-        return pa.array(map(measure, self._headers), pa.int64())
+    def _measure_headers(self, measure: Callable[[list[Header]], int]) -> Any:
+        sizes = [measure(headers or []) for headers in self._headers]
+        return pa.array(sizes, pa.int64())
 
-    def _with_header_name(self, is_wrong: Callable[[Any], Any]) -> Any:
+    def _has_header_name(self, is_wrong: Callable[[Any], Any]) -> Any:
         """Return the mask of the rows that have a header with a wrong name."""
-        if "headers" not in self._names:
-            return self._no_row
         rows = pa.array(range(len(self)), pa.int64())
-        column = self._batch.column("headers")
+        column = self._column("headers")
         names = pc.struct_field(pc.list_flatten(column), "key")
         wrong = pc.fill_null(is_wrong(names), fill_value=False)
         return pc.is_in(rows, pc.list_parent_indices(column).filter(wrong))
 
     @cached_property
-    def _no_row(self) -> Any:
-        return pa.array([False] * len(self), pa.bool_())
-
-    @cached_property
     def _headers(self) -> list[list[Header] | None]:
-        """The headers of each record; empty if there is no such column."""
-        if "headers" not in self._names:
-            return []
-        return [_pairs(row) for row in self._batch.column("headers").to_pylist()]
+        """The headers of each record."""
+        return [_pairs(row) for row in self._column("headers").to_pylist()]
 
     def _bytes(self, name: str) -> Iterable[bytes | None]:
-        if name not in self._names:
-            return repeat(None, len(self))
-        column = self._batch.column(name)
-        values: list[bytes | None] = column.cast(pa.binary()).to_pylist()
+        values: list[bytes | None] = self._column(name).cast(pa.binary()).to_pylist()
         return values
-
-    def _partitions(self) -> Iterable[int]:
-        if "partition" not in self._names:
-            return repeat(ANY_PARTITION, len(self))
-        column = pc.fill_null(self._batch.column("partition"), ANY_PARTITION)
-        partitions: list[int] = column.to_pylist()
-        return partitions
 
     @cached_property
     def _timestamps(self) -> Any:
         """Each record's timestamp, in milliseconds since 1970, or null."""
-        if "timestamp" not in self._names:
-            return pa.nulls(len(self), pa.int64())
-        column = self._batch.column("timestamp")
+        column = self._column("timestamp")
         whole = pc.floor_temporal(column, unit="millisecond")  # a cast rounds up to 0
         return whole.cast(pa.timestamp("ms", column.type.tz)).cast(pa.int64())
 
     def _topics(self) -> Iterable[str | None]:
-        if "topic" not in self._names:
-            return repeat(self._topic, len(self))
-        topics: list[str | None] = self._batch.column("topic").to_pylist()
-        return topics
+        if "topic" in self._names:
+            topics: list[str | None] = self._column("topic").to_pylist()
+            return topics
+        return repeat(self._topic, len(self))
 
 
-def _size(headers: list[Header] | None) -> int:
+def _count_bytes(headers: list[Header] | None) -> int:
     return sum(len(name.encode()) + len(value or b"") for name, value in headers or ())
-
-
-def _wire_size(headers: list[Header] | None) -> int:
-    return headers_size(headers or ())
 
 
 def _field(lengths: Any) -> Any:

@@ -78,10 +78,10 @@ class WindowAttempts:
         error, record = failure
         kind = error.code(), record.topic
         if kind not in self._may_be_tried:
-            known, ruling = self._judged(error, record)
+            translated, ruling = self._judge(error, record)
             self._may_be_tried[kind] = (
                 error.code() not in _OF_A_MATE
-                and known.verdict.written == "no"
+                and translated.verdict.written == "no"
                 and ruling.action in RETRIABLE_ACTIONS
             )
         return self._may_be_tried[kind]
@@ -94,10 +94,10 @@ class WindowAttempts:
         """
         kinds = {(error.code(), r.topic): (error, r) for error, r in failures}
         for error, record in kinds.values():
-            known, ruling = self._judged(error, record)
-            is_doubt = ruling.action is known.verdict.action is Action.IN_DOUBT
+            translated, ruling = self._judge(error, record)
+            is_doubt = ruling.action is translated.verdict.action is Action.IN_DOUBT
             if is_doubt and ruling.in_doubt == "raise":
-                return known
+                return translated
         return None
 
     def wait(self, failures: Sequence[FailedRecord]) -> None:
@@ -113,7 +113,7 @@ class WindowAttempts:
             # after the client's longest attempt at the latest.
             sent = max(self._opened, now - self._longest)
             self._machine = Machine(sent, self._draw, bucket=self._budget)
-        error, ruling = self._judged(*failures[0])
+        error, ruling = self._judge(*failures[0])
         step = self._machine.failed(error.verdict, ruling, now)
         if step.kind != "again":
             attempts = self._machine.attempts
@@ -131,9 +131,9 @@ class WindowAttempts:
         if self._budget is not None:
             self._budget.succeeded()
 
-    def _judged(self, error: Any, record: SinkRecord) -> tuple[KafkaGuardError, Ruling]:
+    def _judge(self, error: Any, record: SinkRecord) -> tuple[KafkaGuardError, Ruling]:
         partition = record.partition if record.partition >= 0 else None
-        known = errors.translate(
+        translated = errors.translate(
             error,
             topic=record.topic,
             partition=partition,
@@ -141,8 +141,8 @@ class WindowAttempts:
             context={"idempotent": False},
         )
         context = CallContext(api="Produce", topic=record.topic, client=CLIENT)
-        ruling = self._settings.policy.ruling(known.verdict, context, known)
-        return known, ruling
+        policy = self._settings.policy
+        return translated, policy.ruling(translated.verdict, context, translated)
 
     @cached_property
     def _budget(self) -> RetryBudget | None:

@@ -32,40 +32,35 @@ def find_refused(columns: Columns, known: KnownTopics) -> dict[int, Reason]:
         elif not known.exists(topic):
             refused |= dict.fromkeys(_indices(rows), Reason.UNKNOWN_TOPIC)
         else:
-            refused |= _refused_by(topic, rows, columns, known)
-    return refused | columns.refused_before()
+            refused |= _find_refused_by(topic, rows, columns, known)
+    return refused | columns.get_earlier_refusals()
 
 
-def _refused_by(
+def _find_refused_by(
     topic: str, rows: Any, columns: Columns, known: KnownTopics
 ) -> dict[int, Reason]:
     """Find the rows that one topic refuses; a later reason has precedence."""
-    times = columns.unwritable_times()
-    refused = dict.fromkeys(_both(rows, times), Reason.INVALID_TIMESTAMP)
-    cut = columns.cut_names()
-    refused |= dict.fromkeys(_both(rows, cut), Reason.NUL_IN_HEADER)
-    nameless = columns.nameless()
-    refused |= dict.fromkeys(_both(rows, nameless), Reason.NAMELESS_HEADER)
-    beyond = columns.outside(known.partitions(topic))
-    refused |= dict.fromkeys(_both(rows, beyond), Reason.UNKNOWN_PARTITION)
-    limits = known.limits(topic)
-    most = columns.at_most()
-    if any(limit.most < most for limit in limits):
+    masks = [
+        (columns.has_unwritable_time(), Reason.INVALID_TIMESTAMP),
+        (columns.has_cut_name(), Reason.NUL_IN_HEADER),
+        (columns.has_nameless_header(), Reason.NAMELESS_HEADER),
+        (columns.is_outside(known.partitions(topic)), Reason.UNKNOWN_PARTITION),
+    ]
+    limits, largest = known.limits(topic), columns.bound_size()
+    if any(limit.most < largest for limit in limits):
         sizes = columns.sizes()
         for limit in limits:
-            large = pc.greater(sizes[limit.counts], limit.most)
-            refused |= dict.fromkeys(_both(rows, large), Reason.TOO_LARGE)
+            is_large = pc.greater(sizes[limit.counts], limit.most)
+            masks.append((is_large, Reason.TOO_LARGE))
     if known.refuses_null_keys(topic):
-        refused |= dict.fromkeys(_both(rows, columns.no_key()), Reason.NULL_KEY)
+        masks.append((columns.has_no_key(), Reason.NULL_KEY))
+    refused: dict[int, Reason] = {}
+    for mask, reason in masks:
+        both = mask if rows is None else pc.and_(rows, mask)
+        refused |= dict.fromkeys(_indices(both), reason)
     return refused
 
 
-def _both(rows: Any, mask: Any) -> list[int]:
-    return _indices(mask if rows is None else pc.and_(rows, mask))
-
-
 def _indices(mask: Any) -> list[int]:
-    if not pc.any(mask).as_py():
-        return []
-    found: list[int] = pc.indices_nonzero(mask).to_pylist()
-    return found
+    indices: list[int] = pc.indices_nonzero(mask).to_pylist()
+    return indices

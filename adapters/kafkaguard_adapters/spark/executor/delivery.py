@@ -15,7 +15,7 @@ from kafkaguard_adapters.spark.executor.checks import find_refused
 from kafkaguard_adapters.spark.executor.driver import WindowDriver
 from kafkaguard_adapters.spark.executor.known_topics import KnownTopics
 from kafkaguard_adapters.spark.executor.sender import borrow
-from kafkaguard_adapters.spark.executor.size_limits import exceeded
+from kafkaguard_adapters.spark.executor.size_limits import describe_exceeded
 from kafkaguard_adapters.spark.verdicts import record_error
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.spark.settings import SinkSettings
-    from kafkaguard_adapters.spark.sink_topic import SinkTopic
+    from kafkaguard_adapters.spark.topics import SinkTopic
 
 #: A window ends at so many records or bytes; they are kept in memory until then.
 WINDOW_RECORDS = 500_000
@@ -103,20 +103,20 @@ class Delivery:
 
     def _refuse(self, columns: Columns, refused: Mapping[int, Reason]) -> None:
         """Give refused rows to the driver, and count the rows between them as sent."""
-        before = -1
+        previous = -1
         for row in sorted(refused):
-            self._driver.assume_delivered(row - before - 1)
-            before = row
+            self._driver.assume_delivered(row - previous - 1)
+            previous = row
             record, reason = columns.record(row), refused[row]
-            error = self._error_of(record, reason)
+            error = self._make_error(record, reason)
             self._driver.refused_at_once(record, reason, error)
-        self._driver.assume_delivered(len(columns) - before - 1)
+        self._driver.assume_delivered(len(columns) - previous - 1)
 
-    def _error_of(self, record: SinkRecord, reason: Reason) -> KafkaGuardError:
-        said = None
+    def _make_error(self, record: SinkRecord, reason: Reason) -> KafkaGuardError:
+        text = None
         if reason is Reason.TOO_LARGE and record.topic is not None:
-            said = exceeded(self._known.limits(record.topic), record.sizes)
-        return record_error(reason, record.topic, said)
+            text = describe_exceeded(self._known.limits(record.topic), record.sizes)
+        return record_error(reason, record.topic, text)
 
     def end_window(self) -> None:
         """Wait for the outcome of every record that was sent, and handle failures.
@@ -126,5 +126,5 @@ class Delivery:
         """
         self._sender.flush()
         sent, self._sent = self._sent, []
-        opened, self._open, self._open_bytes = self._open, 0, 0
-        self._driver.end_window(opened, sent)
+        count, self._open, self._open_bytes = self._open, 0, 0
+        self._driver.end_window(count, sent)

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from kafkaguard._delivery.commands import Command
-    from kafkaguard._delivery.facts import Raw
     from kafkaguard._delivery.machine import DeliveryMachine
     from kafkaguard._delivery.records import Record
     from kafkaguard_adapters.spark.executor.arrow import Columns
@@ -50,7 +49,6 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.spark.executor.known_topics import KnownTopics
     from kafkaguard_adapters.spark.executor.sender import Sender
     from kafkaguard_adapters.spark.settings import SinkSettings
-    from kafkaguard_policies.retry_policy import RetryPolicy
 
 _log = logging.getLogger("kafkaguard.spark")
 
@@ -97,6 +95,10 @@ class WindowDriver:
     def _machine(self) -> DeliveryMachine:
         from kafkaguard._delivery.machine import DeliveryMachine  # for a failure only
 
+        policy = self._settings.policy
+        # The machine does not see the delivered records. So dead letters are counted
+        # here, and its policy has no limit of them.
+        letters = policy.dead_letter.model_copy(update={"limit": None})
         timeout = float(self._config["delivery.timeout.ms"]) / 1000
         traits = Traits(
             CLIENT,
@@ -108,21 +110,11 @@ class WindowDriver:
         )
         return DeliveryMachine(
             traits,
-            self._without_letter_limit,
+            policy.replace(dead_letter=letters),
             errors,
-            size_alone=_size_alone,
+            size_alone=lambda raw: batch_size(raw.key, raw.value, raw.headers),
             facts=self._known.facts,
         )
-
-    @cached_property
-    def _without_letter_limit(self) -> RetryPolicy:
-        """The policy without its limit of dead letters.
-
-        The machine does not see the delivered records, so they are counted here.
-        """
-        policy = self._settings.policy
-        letters = policy.dead_letter.model_copy(update={"limit": None})
-        return policy.replace(dead_letter=letters)
 
     def open_window(self) -> None:
         """Begin a window: its first records are about to be sent."""
@@ -196,9 +188,9 @@ class WindowDriver:
         records: Sequence[SinkRecord] = ()
         if failed:
             records = [record for columns in sent for record in columns.records()]
-            left = self._tried_again(failed, records)
-            self.counts.resent += len(failed) - len(left)
-            failed = left
+            remaining = self._send_again(failed, records)
+            self.counts.resent += len(failed) - len(remaining)
+            failed = remaining
             if (fatal := self._attempts.fatal(failed)) is not None:
                 raise fatal
         self.counts.delivered += count - len(failed)
@@ -208,10 +200,12 @@ class WindowDriver:
             by_topic[record.topic].append((error, record))
         for topic, failures in by_topic.items():
             mine = (record for record in records if record.topic == topic)
-            self._commands += self._ended(self._begin_batch(topic, mine, failures))
+            self._commands += self._report_ended(
+                self._begin_batch(topic, mine, failures)
+            )
         self._carry_out()
 
-    def _tried_again(
+    def _send_again(
         self, failed: list[FailedRecord], records: Sequence[SinkRecord]
     ) -> list[FailedRecord]:
         """Send records again that were not written and may succeed, as the policy says.
@@ -228,15 +222,15 @@ class WindowDriver:
                 deleted meanwhile.
         """
         self._attempts.begin()
-        left: list[FailedRecord] = []
+        remaining: list[FailedRecord] = []
         while failed:
             again, others = self._split(failed, records)
-            left += others
+            remaining += others
             records = [record for _, record in again]
             failed = self._attempt(again) if again else []
-        if missing := self._missing_topic(left):
-            raise missing
-        return left
+        if error := self._find_deleted_topic(remaining):
+            raise error
+        return remaining
 
     def _split(
         self, failed: list[FailedRecord], records: Sequence[SinkRecord]
@@ -256,11 +250,11 @@ class WindowDriver:
         try:
             self._attempts.wait(again)
         except KafkaGuardError as error:
-            missing = self._missing_topic(again)
-            if missing is None:
+            deleted = self._find_deleted_topic(again)
+            if deleted is None:
                 raise
-            missing.add_note("; ".join(error.__notes__))
-            raise missing from error
+            deleted.add_note("; ".join(error.__notes__))
+            raise deleted from error
         self._sender.produce([record for _, record in again])
         self._sender.flush()
         failed = self._sender.take_failed()
@@ -268,11 +262,13 @@ class WindowDriver:
             self._attempts.succeeded()
         return failed
 
-    def _missing_topic(self, failed: Sequence[FailedRecord]) -> KafkaGuardError | None:
+    def _find_deleted_topic(
+        self, failed: Sequence[FailedRecord]
+    ) -> KafkaGuardError | None:
         """Return the error of a topic that was deleted meanwhile, or None."""
         topics = {r.topic for error, r in failed if error.code() in _OF_NO_TOPIC}
-        found = (self._known.deleted(topic) for topic in topics if topic is not None)
-        return next(filter(None, found), None)
+        results = (self._known.find_deletion(topic) for topic in topics if topic)
+        return next(filter(None, results), None)
 
     def _begin_batch(
         self,
@@ -287,7 +283,7 @@ class WindowDriver:
         self._machine.began(batch)
         return batch
 
-    def _ended(self, batch: SentRecords) -> Sequence[Command]:
+    def _report_ended(self, batch: SentRecords) -> Sequence[Command]:
         """Report to the machine which records of a batch failed.
 
         After a refused null key the topic is looked up first: it may be compacted now.
@@ -335,15 +331,15 @@ class WindowDriver:
                 assert refused.error is not None
                 self._letters.undo_delivered()
                 self._claim_letter(refused.error, refused.place.topic, refused)
-        again = [_again(record) for record in records]
+        again = [_make_record(record) for record in records]
         self.open_window()
         self._sender.produce(again)
         self._sender.flush()
-        failed = self._tried_again(self._sender.take_failed(), again)
+        failed = self._send_again(self._sender.take_failed(), again)
         tokens = [object() for _ in again]
         batch = self._begin_batch(topic, again, failed, tokens)
         out = self._machine.sent(topic, tokens, _TIME)
-        return [*out, *self._ended(batch)]
+        return [*out, *self._report_ended(batch)]
 
     def _size_limit(self, topic: str) -> int | None:
         if not self._known.takes_dead_letters(topic):
@@ -364,7 +360,7 @@ class WindowDriver:
         elif outcome.ending == "in_doubt" and outcome.seen:
             self.counts.in_doubt[error.name] += 1
         elif record.letter_error is not None:
-            raise _of_letter(record.letter_error, record, error)
+            raise _explain_letter(record.letter_error, record, error)
         else:
             raise error
 
@@ -375,7 +371,7 @@ def _warn_once(text: str) -> None:
     _log.warning("%s", text)
 
 
-def _again(record: Record) -> SinkRecord:
+def _make_record(record: Record) -> SinkRecord:
     raw = record.raw
     assert raw is not None
     partition = record.place.partition
@@ -389,11 +385,11 @@ def _again(record: Record) -> SinkRecord:
     )
 
 
-def _of_letter(
+def _explain_letter(
     letter_error: KafkaGuardError, record: Record, error: KafkaGuardError
 ) -> KafkaGuardError:
     """Return the error of a dead letter that was not delivered."""
-    if letter_error.verdict is not NO_ROOM:  # NO_ROOM's text says it
+    if letter_error.verdict is not NO_ROOM:  # whose text is complete
         reason = record.reason or reason_of(error)
         letter = letter_for(error.topic)
         letter_error.summary = f"{letter} ({reason}) was not delivered"
@@ -402,7 +398,3 @@ def _of_letter(
 
 def _partition(record: SinkRecord) -> int | None:
     return record.partition if record.partition >= 0 else None
-
-
-def _size_alone(raw: Raw) -> int:
-    return batch_size(raw.key, raw.value, raw.headers)

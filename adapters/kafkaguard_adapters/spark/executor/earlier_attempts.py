@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kafkaguard.errors import KafkaGuardError
 
 #: Verdicts that do not change between two attempts.
-_FOR_GOOD = (Action.REJECT, Action.CONFIGURE)
+_FINAL = (Action.REJECT, Action.CONFIGURE)
 _log = logging.getLogger("kafkaguard.spark")
 
 
@@ -38,13 +38,13 @@ def fail_as_before(context: Any) -> float | None:
         TaskFailedError: The error of an earlier attempt at this task, which is final,
             or the policy's deadline is over.
     """
-    if context is None or not (note := _note(context)).exists():
+    if context is None or not (note := _locate_note(context)).exists():
         return None
     until, _, failure = note.read_text().partition("\n")
-    left = float(until) - time.time()
-    if left <= 0:
+    remaining_s = float(until) - time.time()
+    if remaining_s <= 0:
         raise TaskFailedError(failure)
-    return left
+    return remaining_s
 
 
 def remember(
@@ -62,11 +62,11 @@ def remember(
         until: When the policy's deadline is over, in seconds since the epoch; None: no
             policy was given.
     """
-    if error.verdict.action in _FOR_GOOD:
+    if error.verdict.action in _FINAL:
         until = 0.0
     if context is None or until is None:
         return
-    note = _note(context)
+    note = _locate_note(context)
     try:
         if until and note.exists():  # The deadline counts from the first failure.
             until = float(note.read_text().partition("\n")[0])
@@ -79,7 +79,7 @@ def remember(
         )
 
 
-def _note(context: Any) -> Path:
+def _locate_note(context: Any) -> Path:
     from pyspark import SparkFiles
 
     name = f"kafkaguard-failed-{context.stageId()}-{context.partitionId()}"

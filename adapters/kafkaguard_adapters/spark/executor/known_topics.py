@@ -10,15 +10,15 @@ from kafkaguard._common.topic_names import can_be_a_topic
 from kafkaguard_adapters.spark.executor.size_limits import SizeLimit
 from kafkaguard_adapters.spark.topics import (
     ANSWER_TIMEOUT_S,
-    about_letters,
-    as_declared,
-    kept_for,
+    apply_declared,
+    cache_for,
+    explain_letters,
 )
 
 if TYPE_CHECKING:
     from kafkaguard._verdicts.context import TopicFacts
     from kafkaguard_adapters.spark.settings import SinkSettings
-    from kafkaguard_adapters.spark.sink_topic import SinkTopic
+    from kafkaguard_adapters.spark.topics import SinkTopic
 
 #: Seconds of a look-up whose answer is not needed.
 _GLANCE_S = 3.0
@@ -58,16 +58,15 @@ class KnownTopics:
             self._missing.add(topic)
         return topic not in self._missing
 
-    def deleted(self, topic: str) -> e.KafkaGuardError | None:
+    def find_deletion(self, topic: str) -> e.KafkaGuardError | None:
         """Return the error of a topic that was deleted since it was looked up.
 
         None if it exists, or if no broker says so.
         """
-        kept = kept_for(self._settings.client)
         try:
-            kept.find([topic], timeout=_GLANCE_S)
+            cache_for(self._settings.client).find([topic], timeout=_GLANCE_S)
         except e.UnknownTopicOrPartitionError as error:
-            return about_letters(error) if self.takes_dead_letters(topic) else error
+            return explain_letters(error) if self.takes_dead_letters(topic) else error
         except e.KafkaGuardError as error:
             _log.debug("topic %s could not be looked up again: %s", topic, error)
         return None
@@ -86,8 +85,8 @@ class KnownTopics:
 
     def facts(self, topic: str) -> TopicFacts | None:
         """Return the known facts about a topic that verdicts use, without a look-up."""
-        found = self._topics.get(topic)
-        return None if found is None else found.facts
+        facts = self._topics.get(topic)
+        return None if facts is None else facts.facts
 
     def look_again(self, topic: str) -> None:
         """Look a topic up again, once: an answer of a broker contradicts its facts.
@@ -100,9 +99,9 @@ class KnownTopics:
         if topic not in self._looked_again:
             self._looked_again.add(topic)
             self._topics.pop(topic, None)
-            found, declared = self._find(topic), self._settings.compacted
-            if topic == self._settings.topic and found.compacted is None:
-                self._topics[topic] = as_declared(found, declared)
+            facts, declared = self._find(topic), self._settings.compacted
+            if topic == self._settings.topic and facts.compacted is None:
+                self._topics[topic] = apply_declared(facts, declared)
 
     def renew(self) -> bool:
         """Look up the topic of a stream again, once, before a record is refused.
@@ -117,17 +116,19 @@ class KnownTopics:
             return False
         self._is_renewed = True
         self._topics.pop(topic, None)
-        self._topics[topic] = as_declared(self._find(topic), self._settings.compacted)
+        self._topics[topic] = apply_declared(
+            self._find(topic), self._settings.compacted
+        )
         return True
 
     def limits(self, topic: str) -> list[SizeLimit]:
         """Return the known limits of a record's size."""
         most = self._settings.max_record_bytes
-        found = [
+        settings = [
             (self._find(topic).max_message_bytes, "max.message.bytes of the topic"),
             (self._settings.client.get("message.max.bytes"), "kafka.max.request.size"),
         ]
-        limits = [SizeLimit(int(n), setting) for n, setting in found if n is not None]
+        limits = [SizeLimit(int(n), name) for n, name in settings if n is not None]
         if most is not None and not self.takes_dead_letters(topic):
             limits.append(SizeLimit(most, "max_record_bytes", "record"))
         return limits
@@ -143,8 +144,8 @@ class KnownTopics:
         that any topic accepts.
         """
         client = self._settings.client
-        known = [t.max_message_bytes for t in self._topics.values()]
-        limits = [limit for limit in known if limit is not None]
+        sizes = [each.max_message_bytes for each in self._topics.values()]
+        limits = [size for size in sizes if size is not None]
         batch = int(client.get("batch.size", _BATCH_BYTES))
         largest = {"message.max.bytes": str(max([*limits, _DEFAULT_BYTES]))}
         return {**largest, **client, "batch.size": str(min([*limits, batch]))}
@@ -152,6 +153,6 @@ class KnownTopics:
     def _find(self, topic: str) -> SinkTopic:
         if topic not in self._topics:
             timeout = self._settings.patience_s or ANSWER_TIMEOUT_S
-            kept = kept_for(self._settings.client)
-            self._topics |= kept.find([topic], timeout=timeout)
+            cache = cache_for(self._settings.client)
+            self._topics |= cache.find([topic], timeout=timeout)
         return self._topics[topic]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaguard._delivery.dead_letters import Reason
 from kafkaguard_adapters.spark.executor.known_topics import KnownTopics
-from kafkaguard_adapters.spark.executor.size_limits import Sizes, exceeded
+from kafkaguard_adapters.spark.executor.size_limits import Sizes, describe_exceeded
 from kafkaguard_adapters.spark.marker import task_failed
 from kafkaguard_adapters.spark.verdicts import record_error
 
@@ -35,13 +35,13 @@ class RowCheck:
         """Return True, or raise an error, which the driver converts."""
         if is_aside:
             return True
-        error = self._error(topic, *row)
+        error = self._find_error(topic, *row)
         if error is not None and self.settings.on_reject(error) == "raise":
             error.add_note(_NOTHING_SENT)
             raise task_failed(error)
         return True
 
-    def _error(
+    def _find_error(
         self, topic: str | None, keyless: bool, record: int, batch: int, *rest: Any
     ) -> KafkaGuardError | None:
         if topic is None:
@@ -50,12 +50,12 @@ class RowCheck:
             return record_error(Reason.UNKNOWN_TOPIC, topic)
         if keyless and self._known.refuses_null_keys(topic):
             return record_error(Reason.NULL_KEY, topic)
-        if said := exceeded(self._known.limits(topic), Sizes(record, batch)):
-            return record_error(Reason.TOO_LARGE, topic, said)
-        reason = self._reason(topic, *rest)
+        if text := describe_exceeded(self._known.limits(topic), Sizes(record, batch)):
+            return record_error(Reason.TOO_LARGE, topic, text)
+        reason = self._find_reason(topic, *rest)
         return record_error(reason, topic) if reason else None
 
-    def _reason(
+    def _find_reason(
         self, topic: str, partition: int | None, nameless: bool, cut: bool, time: bool
     ) -> Reason | None:
         if partition is not None and not (

@@ -15,6 +15,8 @@ import time
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from confluent_kafka import KafkaException, Producer
+
 from kafkaguard import errors as e
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.spark.client_config import silent_logger
@@ -34,10 +36,10 @@ _idle: dict[_Key, Sender] = {}
 def borrow(config: Mapping[str, Any]) -> Sender:
     """Return the producer of the last task of this process, or a new one."""
     key = (os.getpid(), tuple(sorted((k, str(v)) for k, v in config.items())))
-    found = _idle.pop(key, None)
+    sender = _idle.pop(key, None)
     for other in [each for each in _idle if each[0] == key[0]]:
         del _idle[other]
-    return found or Sender(config, key)
+    return sender or Sender(config, key)
 
 
 class Sender:
@@ -49,8 +51,6 @@ class Sender:
     """
 
     def __init__(self, config: Mapping[str, Any], key: _Key) -> None:
-        from confluent_kafka import Producer
-
         self._key = key
         self._failed: list[tuple[Any, SinkRecord]] = []
         self._patience = float(config["delivery.timeout.ms"]) / 1000 + 5
@@ -84,8 +84,6 @@ class Sender:
 
     def produce_plain(self, rows: Iterable[tuple[Any, ...]]) -> None:
         """Give topics, values and keys to the producer; this loop is the hot path."""
-        from confluent_kafka import KafkaException
-
         produce = self._producer.produce
         for topic, value, key in rows:
             try:
@@ -100,14 +98,12 @@ class Sender:
             KafkaGuardError: The queue stayed full for longer than
                 ``delivery.timeout.ms`` plus 5 s.
         """
-        from confluent_kafka import KafkaException
-
         for record in records:
             try:
                 self._wait_and_produce(record)
-            except e.KafkaGuardError:
-                raise
             except KafkaException as error:
+                if isinstance(error, e.KafkaGuardError):
+                    raise
                 self._failed.append((error.args[0], record))
 
     def flush(self) -> None:
@@ -117,13 +113,13 @@ class Sender:
             KafkaGuardError: Some records have no outcome within ``delivery.timeout.ms``
                 plus 5 s; or the client is dead, because the brokers refuse it.
         """
-        left = self._producer.flush(self._patience)
+        count = self._producer.flush(self._patience)
         if self._fatal is not None:
             raise errors.translate(self._fatal, api="InitProducerId")
-        if left:
+        if count:
             raise errors.make(
                 e.ClientTimeoutError,
-                f"{left} records had no answer within {self._patience:g} s",
+                f"{count} records had no answer within {self._patience:g} s",
                 api="Produce",
             )
 

@@ -45,7 +45,7 @@ class SentRecords(Batch):
         keyed = list(records)
         self._number = number
         self._keys = [record.key for record in keyed]
-        self._failed = dict(_matched(keyed, failed))
+        self._failed = dict(_match_failures(keyed, failed))
         self._tokens = tokens
 
     @property
@@ -105,7 +105,7 @@ def split_superseded(
     Returns:
         The superseded failures, and the others in the order of the records.
     """
-    by_index = dict(_matched(records, failed))
+    by_index = dict(_match_failures(records, failed))
     newer: set[tuple[str | None, bytes]] = set()
     late, others = [], []
     for index in range(len(records) - 1, -1, -1):
@@ -122,18 +122,18 @@ def split_superseded(
     return late, others[::-1]
 
 
-def _matched(
+def _match_failures(
     records: Sequence[SinkRecord], failed: Sequence[tuple[Any, SinkRecord]]
 ) -> Iterator[tuple[int, tuple[Any, SinkRecord]]]:
     """Find the index of each failed record, from the last record to the first."""
-    missing = defaultdict(list)
+    unmatched = defaultdict(list)
     for failure in failed:
-        missing[_identity(failure[1])].append(failure)
+        unmatched[_identity(failure[1])].append(failure)
     keys = {record.key for _, record in failed}
     for index in range(len(records) - 1, -1, -1):
         record = records[index]
-        if record.key in keys and (left := missing.get(_identity(record))):
-            yield index, left.pop()
+        if record.key in keys and (failures := unmatched.get(_identity(record))):
+            yield index, failures.pop()
 
 
 def _identity(record: SinkRecord) -> tuple[Any, ...]:

@@ -34,7 +34,7 @@ class SizeLimit(NamedTuple):
     setting: str
     counts: Literal["record", "batch"] = "batch"
 
-    def said(self, size: str) -> str:
+    def describe(self, size: str) -> str:
         """Return the text for a record that is too large, with what to do."""
         need = {
             "record": f"key, value and headers of a record have {size} bytes",
@@ -46,9 +46,9 @@ class SizeLimit(NamedTuple):
         )
 
 
-def exceeded(limits: Iterable[SizeLimit], sizes: Sizes) -> str | None:
+def describe_exceeded(limits: Iterable[SizeLimit], sizes: Sizes) -> str | None:
     """Return the text for the first exceeded limit; None: no limit is exceeded."""
     for limit in limits:
         if (size := getattr(sizes, limit.counts)) > limit.most:
-            return limit.said(f"{size:,}")
+            return limit.describe(f"{size:,}")
     return None

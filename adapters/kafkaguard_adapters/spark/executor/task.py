@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from kafkaguard_adapters.spark.report import TaskCounts
     from kafkaguard_adapters.spark.settings import SinkSettings
-    from kafkaguard_adapters.spark.sink_topic import SinkTopic
+    from kafkaguard_adapters.spark.topics import SinkTopic
 
 #: Seconds that brokers have to answer a task that has failed before.
 ASK_AGAIN_S = 3.0
@@ -38,24 +38,24 @@ def run_task(
 
     context = TaskContext.get()
     attempt = context.attemptNumber() if context else 0
-    left = fail_as_before(context)
+    remaining_s = fail_as_before(context)
     began = time.time()
     try:
         if attempt:
-            _ask_first(settings, attempt, left)
+            _check_brokers(settings, attempt, remaining_s)
         with Delivery(settings, topics) as delivery:
             for batch in batches:
                 delivery.send(batch)
             delivery.end_window()
     except KafkaGuardError as error:
         failure = task_failed(error)
-        remember(context, error, failure, _until(settings, began))
+        remember(context, error, failure, _get_deadline(settings, began))
         raise failure from error
     delivery.counts.attempt = attempt
     return delivery.counts
 
 
-def _until(settings: SinkSettings, began: float) -> float | None:
+def _get_deadline(settings: SinkSettings, began: float) -> float | None:
     """Return when the policy's deadline is over for records that have failed now.
 
     It counts from when they were sent: at most the client's longest attempt ago.
@@ -70,12 +70,14 @@ def _until(settings: SinkSettings, began: float) -> float | None:
     return max(began, time.time() - longest) + settings.deadline_s
 
 
-def _ask_first(settings: SinkSettings, attempt: int, left: float | None) -> None:
+def _check_brokers(
+    settings: SinkSettings, attempt: int, remaining_s: float | None
+) -> None:
     """Fail a repeated task at once if no broker answers."""
     patience = settings.patience_s or ASK_AGAIN_S
-    if left is not None:
-        patience = min(patience, max(left, 1.0))
-    if Brokers(settings.client).answer(patience):
+    if remaining_s is not None:
+        patience = min(patience, max(remaining_s, 1.0))
+    if Brokers(settings.client).has_answer(patience):
         return
     raise errors.make(
         ClientTimeoutError,

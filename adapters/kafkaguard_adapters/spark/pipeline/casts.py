@@ -11,10 +11,10 @@ _SUFFIX = re.compile(r"(?P<inner>.+?)\s*::\s*\w+(?:\s*\([\d, ]+\))?", re.DOTALL)
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.|'')*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`", re.DOTALL)
 
 
-def under_casts(expression: str) -> str | None:
+def strip_casts(expression: str) -> str | None:
     """Return the expression inside the casts of which an expression consists.
 
-    >>> under_casts("cast(try_cast(k AS int) AS string)")
+    >>> strip_casts("cast(try_cast(k AS int) AS string)")
     'k'
 
     Args:
@@ -23,21 +23,21 @@ def under_casts(expression: str) -> str | None:
     Returns:
         The expression inside the innermost cast; None if it is not a cast.
     """
-    inner = _inner(expression.strip())
+    inner = _strip_one(expression.strip())
     if inner is None:
         return None
-    return under_casts(inner) or inner
+    return strip_casts(inner) or inner
 
 
-def _inner(expression: str) -> str | None:
+def _strip_one(expression: str) -> str | None:
     for form in (_CALL, _SUFFIX):
-        found = form.fullmatch(expression)
-        if found and _is_whole(found["inner"]):
-            return found["inner"].strip()
+        match = form.fullmatch(expression)
+        if match and _has_whole_brackets(match["inner"]):
+            return match["inner"].strip()
     return None
 
 
-def _is_whole(expression: str) -> bool:
+def _has_whole_brackets(expression: str) -> bool:
     """Return whether all brackets are balanced, so that no bracket was cut."""
     depth = 0
     for character in _QUOTED.sub("", expression):

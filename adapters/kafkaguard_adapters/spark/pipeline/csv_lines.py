@@ -1,6 +1,6 @@
-"""CSV files whose lines are read whole and then parsed, so that each line is known.
+"""CSV files: Spark reads whole lines and then parses them, so each line is known.
 
-Spark's reader closes a quote that is open at the end of a line, without a word. So a
+Spark's reader closes a quote that is open at the end of a line, without an error. So a
 value with a line break becomes two records if each half has the right number of fields.
 To find such a line, the line itself is needed, and Spark's reader keeps it only if it
 could not parse it. So here Spark reads each line as one column, which leaves headers,
@@ -36,7 +36,7 @@ _OF_LINES: Final = frozenset(
 #: Characters that Unicode reserves for use within a program: no text has them.
 _NEVER: Final = {"sep": "\ufdd0", "quote": "\ufdd1", "escape": "\ufdd1"}
 #: Spark's ways to write a separator.
-_WRITTEN: Final = {
+_ESCAPES: Final = {
     r"\t": "\t",
     r"\r": "\r",
     r"\b": "\b",
@@ -63,13 +63,15 @@ def are_read_by_line(options: Mapping[str, str]) -> bool:
     return not is_multi_line and _quote(options) != ""
 
 
-def as_lines(options: Mapping[str, str]) -> dict[str, str]:
+def make_line_options(options: Mapping[str, str]) -> dict[str, str]:
     """Return the options with which Spark reads each line as one value."""
-    kept = {n: value for n, value in options.items() if n.lower() not in _OF_LINES}
-    return {**kept, **_NEVER}
+    of_files = {n: value for n, value in options.items() if n.lower() not in _OF_LINES}
+    return {**of_files, **_NEVER}
 
 
-def line_schema(header: str | None, folders: Sequence[StructField] = ()) -> StructType:
+def make_line_schema(
+    header: str | None, folders: Sequence[StructField] = ()
+) -> StructType:
     """Return the schema of lines.
 
     Args:
@@ -80,7 +82,7 @@ def line_schema(header: str | None, folders: Sequence[StructField] = ()) -> Stru
     return StructType([StructField(header or RAW, StringType()), *folders])
 
 
-def parsed(schema: StructType, options: Mapping[str, str], line: str) -> Column:
+def parse_line(schema: StructType, options: Mapping[str, str], line: str) -> Column:
     """Return the struct that Spark makes of a line.
 
     Args:
@@ -104,10 +106,10 @@ def is_open(line: Column, options: Mapping[str, str]) -> Column:
     separator = _separator(options)
     if len(separator) > 1:
         line = F.replace(line, F.lit(separator), F.lit(_NEVER["sep"]))
-    return line.contains(_quote(options)) & line.rlike(open_quote(options))
+    return line.contains(_quote(options)) & line.rlike(make_open_quote_pattern(options))
 
 
-def open_quote(options: Mapping[str, str]) -> str:
+def make_open_quote_pattern(options: Mapping[str, str]) -> str:
     """Return the pattern of a line that ends inside quotes, for Java.
 
     No part of it gives back what it has matched, so a long line needs no long search.
@@ -127,15 +129,15 @@ def open_quote(options: Mapping[str, str]) -> str:
     return f"(?s)^(?:{field}{sep})*+{space}{quote}{inside}{end}$"
 
 
-def other_header(text: str) -> str | None:
-    """Return the file of which Spark says that it has another header; None: of none."""
-    found = _OTHER_HEADER.search(text)
-    return found and found["file"]
+def find_other_header(text: str) -> str | None:
+    """Return the file that has another header, as Spark's error names it, if any."""
+    match = _OTHER_HEADER.search(text)
+    return match and match["file"]
 
 
 def _separator(options: Mapping[str, str]) -> str:
-    given = options.get("sep", options.get("delimiter", ","))
-    return _WRITTEN.get(given, given)
+    separator = options.get("sep", options.get("delimiter", ","))
+    return _ESCAPES.get(separator, separator)
 
 
 def _quote(options: Mapping[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""Files of a pipeline's source that are on this machine, looked at without Spark."""
+"""Checks of a source's files without Spark, if they are on this machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-#: Formats of text, which Spark reads also if it makes no sense.
+#: Formats of text: Spark reads any bytes as text.
 TEXTS: Final = ("csv", "json", "text", "xml")
 #: First bytes of compressed files, and the ending by which Spark knows them.
 _COMPRESSED: Final = {
@@ -24,7 +24,7 @@ _COMPRESSED: Final = {
     b"\xfd7zXZ\x00": ("xz", None),
 }
 _OPENERS: Final[dict[str, Any]] = {".gz": gzip.open, ".bz2": bz2.open}
-#: Endings of compressed files whose lines are not looked at here.
+#: Endings of compressed files whose lines cannot be read here.
 _UNREAD: Final = (".zst", ".snappy", ".lz4", ".deflate")
 _MOST_FILES: Final = 10_000
 _HEAD_BYTES: Final = 64 * 1024
@@ -36,49 +36,45 @@ def files_at(path: str) -> Iterator[Path]:
     Args:
         path: A file, a folder or a pattern.
     """
-    yield from islice(_all_at(path), _MOST_FILES)
+    yield from islice(_walk(path), _MOST_FILES)
 
 
-def _all_at(path: str) -> Iterator[Path]:
-    for name in sorted(glob(path)):  # noqa: PTH207 - a user's pattern
-        found = Path(name)
-        if not found.is_dir():
-            yield found
-            continue
-        for each in sorted(found.rglob("*")):
-            parts = each.relative_to(found).parts
-            if each.is_file() and not any(map(_is_hidden, parts)):
-                yield each
+def _walk(path: str) -> Iterator[Path]:
+    for root in map(Path, sorted(glob(path))):  # noqa: PTH207 - a user's pattern
+        if not root.is_dir():
+            yield root
+        else:
+            for file in sorted(root.rglob("*")):
+                parts = file.relative_to(root).parts
+                if file.is_file() and not any(map(_is_hidden, parts)):
+                    yield file
 
 
 def _is_hidden(name: str) -> bool:
     return name.startswith(".") or (name.startswith("_") and "=" not in name)
 
 
-def empty_files(files: Iterable[Path]) -> str | None:
+def describe_empty_files(files: Iterable[Path]) -> str | None:
     """Return a text if there are files, and all of them are empty."""
-    number, last = 0, None
-    for file in files:
-        try:
-            if file.stat().st_size:
-                return None
-        except OSError:
-            return None  # Spark says so.
-        number, last = number + 1, file
-    if last is None:
-        return None
-    which = f"the file {last} is" if number == 1 else f"all {number:,} files are"
+    listed = list(files)
+    try:
+        if not listed or any(file.stat().st_size for file in listed):
+            return None
+    except OSError:
+        return None  # Spark reports it.
+    number = len(listed)
+    which = f"the file {listed[0]} is" if number == 1 else f"all {number:,} files are"
     return f"{which} empty: nothing was read, and nothing was written"
 
 
-def wrong_compression(files: Iterable[Path]) -> str | None:
+def describe_wrong_compression(files: Iterable[Path]) -> str | None:
     """Find a compressed file that Spark would read as text; say what to do."""
     for file in files:
         try:
-            with file.open("rb") as opened:
-                head = opened.read(16)
+            with file.open("rb") as content:
+                head = content.read(16)
         except OSError:
-            continue  # Spark says so.
+            continue  # Spark reports it.
         for magic, (name, ending) in _COMPRESSED.items():
             if not head.startswith(magic) or file.suffix.lower() == ending:
                 continue
@@ -94,7 +90,9 @@ def wrong_compression(files: Iterable[Path]) -> str | None:
     return None
 
 
-def different_heads(addresses: Iterable[str], options: Mapping[str, str]) -> list[str]:
+def find_different_heads(
+    addresses: Iterable[str], options: Mapping[str, str]
+) -> list[str]:
     """Return one file for each different first line.
 
     Args:
@@ -104,18 +102,18 @@ def different_heads(addresses: Iterable[str], options: Mapping[str, str]) -> lis
     Returns:
         The addresses; empty if the files are not on this machine, or all empty.
     """
-    found: dict[bytes, str] = {}
+    by_head: dict[bytes, str] = {}
     for address in addresses:
         try:
-            head = _head(address, options)
+            head = _read_head(address, options)
         except (OSError, EOFError):
-            continue  # Spark says so, if it cannot read the file either.
+            continue  # Spark reports it, if it cannot read the file either.
         if head is not None:
-            found.setdefault(head, address)
-    return list(found.values())
+            by_head.setdefault(head, address)
+    return list(by_head.values())
 
 
-def _head(address: str, options: Mapping[str, str]) -> bytes | None:
+def _read_head(address: str, options: Mapping[str, str]) -> bytes | None:
     """Return the first line of a file that is not blank or a comment."""
     place = urlsplit(address)
     path = Path(unquote(place.path))

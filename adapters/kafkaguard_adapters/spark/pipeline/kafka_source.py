@@ -6,7 +6,7 @@ import json
 import re
 from typing import TYPE_CHECKING
 
-from kafkaguard_adapters.spark.pipeline.places import MistakeError
+from kafkaguard_adapters.spark.pipeline.places import mistake
 from kafkaguard_adapters.spark.policy import DEAD_LETTER, read_policy
 from kafkaguard_adapters.spark.settings import dead_letter_topic_of
 
@@ -41,15 +41,13 @@ OPTIONS = (
     "subscribe",
     "subscribePattern",
 )
-_STARTS = "starting"
-_FROM_THE_BEGINNING = {"startingOffsets": "earliest"}
 
 
 def with_beginning(options: Mapping[str, str]) -> dict[str, str]:
     """Add the start "earliest" if none is given; Spark would start at the end."""
-    if any(name.lower().startswith(_STARTS) for name in options):
+    if any(name.lower().startswith("starting") for name in options):
         return dict(options)
-    return {**options, **_FROM_THE_BEGINNING}
+    return {**options, "startingOffsets": "earliest"}
 
 
 def check_other_topics(pipeline: Pipeline) -> None:
@@ -62,9 +60,8 @@ def check_other_topics(pipeline: Pipeline) -> None:
         return
     options = {name.lower(): name for name in pipeline.source.options}
     read = {name: pipeline.source.options[written] for name, written in options.items()}
-    if not _same_cluster(
-        read.get("kafka.bootstrap.servers", ""), pipeline.sink.bootstrap_servers
-    ):
+    brokers = _addresses(read.get("kafka.bootstrap.servers", ""))
+    if brokers.isdisjoint(_addresses(pipeline.sink.bootstrap_servers)):
         return
     dead_letters = dead_letter_topic_of(
         read_policy(pipeline.policy), pipeline.sink.topic
@@ -74,16 +71,16 @@ def check_other_topics(pipeline: Pipeline) -> None:
         (dead_letters, DEAD_LETTER),
     ):
         for name in ("subscribe", "assign", "subscribepattern"):
-            if written and name in read and reads(name, read[name], written):
-                raise MistakeError(
-                    ("source", "options", options[name]),
+            if written and name in read and is_read(name, read[name], written):
+                raise mistake(
                     f"the topic {written} is read here and written to by {place}, so "
                     "the pipeline would read its own records: name another topic in "
                     "one of the two",
+                    *("source", "options", options[name]),
                 )
 
 
-def reads(option: str, value: str, topic: str) -> bool:
+def is_read(option: str, value: str, topic: str) -> bool:
     """Return whether a source with this option reads a topic.
 
     Args:
@@ -99,11 +96,6 @@ def reads(option: str, value: str, topic: str) -> bool:
         return re.fullmatch(value, topic) is not None
     except (ValueError, TypeError, re.error):
         return False  # Spark itself refuses such a value.
-
-
-def _same_cluster(read: str, written: str) -> bool:
-    """Return whether two lists of addresses have a common address."""
-    return bool(_addresses(read) & _addresses(written))
 
 
 def _addresses(servers: str) -> set[str]:

@@ -36,49 +36,47 @@ _ENDS_OPEN = (
     "ends inside quotes; if its value goes on in the next line, add multiLine: true "
     "to source.options"
 )
-_FOUND = re.compile(r"MALFORMED: (\S+) has a line .*MD5 of the line is (\w{32})\)")
+_REPORTED = re.compile(r"MALFORMED: (\S+) has a line .*MD5 of the line is (\w{32})\)")
 
 
-def with_lines_set_aside(frame: DataFrame) -> DataFrame:
+def set_lines_aside(frame: DataFrame) -> DataFrame:
     """Turn each malformed line into a refused record whose value is the line.
 
     Args:
         frame: The columns of the sink, and the columns :data:`LINE` and :data:`FILE`.
     """
     line = F.col(LINE)
-    whole = line.cast("binary")
-    made = {
+    columns = {
         name: F.when(line.isNull(), F.col(name))
         for name in set(frame.columns) & _OF_A_ROW
     }
-    made["value"] = F.coalesce(whole, F.col("value").cast("binary"))
-    return _refused(
-        frame.withColumns(made), line.isNotNull(), Reason.MALFORMED, F.col(FILE)
+    columns["value"] = F.coalesce(line.cast("binary"), F.col("value").cast("binary"))
+    return _mark_refused(
+        frame.withColumns(columns), line.isNotNull(), Reason.MALFORMED, F.col(FILE)
     )
 
 
-def with_lost_keys_set_aside(frame: DataFrame, lost: Column) -> DataFrame:
+def set_lost_keys_aside(frame: DataFrame, lost: Column) -> DataFrame:
     """Mark records as refused if a cast has turned their key into null."""
     no_file = F.lit(None).cast("string")
-    return _refused(frame, lost, Reason.KEY_MADE_NULL, no_file)
+    return _mark_refused(frame, lost, Reason.KEY_MADE_NULL, no_file)
 
 
-def _refused(
+def _mark_refused(
     frame: DataFrame, bad: Column, reason: Reason, source: Column
 ) -> DataFrame:
     why = F.struct(F.lit(str(reason)).alias("reason"), source.alias("source"))
-    why = F.when(bad, why)
-    before = [F.col(REFUSED)] if REFUSED in frame.columns else []
-    return frame.withColumn(REFUSED, F.coalesce(*before, why))
+    earlier = [F.col(REFUSED)] if REFUSED in frame.columns else []
+    return frame.withColumn(REFUSED, F.coalesce(*earlier, F.when(bad, why)))
 
 
-def failing_at_lines(
+def fail_at_lines(
     frame: DataFrame, topic: str | None, ends_open: Column | None
 ) -> DataFrame:
     """Fail the job at a malformed line.
 
     Args:
-        frame: As for :func:`with_lines_set_aside`.
+        frame: As for :func:`set_lines_aside`.
         topic: The topic of the records; None: a column names it.
         ends_open: Whether the line ends inside quotes; None: that is not known.
     """
@@ -89,19 +87,15 @@ def failing_at_lines(
     text = F.replace(text, F.lit(_WHY), why)
     text = F.replace(text, F.lit(_FILE), F.col(FILE))
     text = F.replace(text, F.lit(_DIGEST), F.md5(F.col(LINE).cast("binary")))
-    return _failing(frame, F.col(LINE).isNotNull(), text)
+    return _fail(frame, F.col(LINE).isNotNull(), text)
 
 
-def failing_at_lost_keys(
-    frame: DataFrame, lost: Column, topic: str | None
-) -> DataFrame:
+def fail_at_lost_keys(frame: DataFrame, lost: Column, topic: str | None) -> DataFrame:
     """Fail the job at a record whose key a cast made null."""
-    return _failing(
-        frame, lost, F.lit(as_text(record_error(Reason.KEY_MADE_NULL, topic)))
-    )
+    return _fail(frame, lost, F.lit(as_text(record_error(Reason.KEY_MADE_NULL, topic))))
 
 
-def _failing(frame: DataFrame, bad: Column, text: Column) -> DataFrame:
+def _fail(frame: DataFrame, bad: Column, text: Column) -> DataFrame:
     """Let each column that the sink's checks may read first fail the job."""
     failed = F.raise_error(text)
     return frame.withColumns(
@@ -113,20 +107,20 @@ def _failing(frame: DataFrame, bad: Column, text: Column) -> DataFrame:
     )
 
 
-def all_malformed(report: WriteReport, source: Source) -> str | None:
+def describe_all_malformed(report: WriteReport, source: Source) -> str | None:
     """Return a warning if all lines are malformed: the options may be wrong."""
     counts = report.dead_lettered, report.dropped
     malformed = sum(each.get(Reason.MALFORMED, 0) for each in counts)
     if not malformed or malformed < report.read:
         return None
-    said = f"all {malformed:,} lines are malformed: check source.columns"
+    advice = f"all {malformed:,} lines are malformed: check source.columns"
     if source.format.lower() != "csv":
-        return f"{said} and source.options"
+        return f"{advice} and source.options"
     options = {name.lower(): value for name, value in source.options.items()}
     separator = options.get("sep", options.get("delimiter", ","))
     header = options.get("header", "false").lower()
     return (
-        f"{said}, and in source.options sep (the separator of values, here "
+        f"{advice}, and in source.options sep (the separator of values, here "
         f"{separator!r}) and header (whether the first line has the names of the "
         f"columns, here {header})"
     )
@@ -137,15 +131,15 @@ def add_line_number(error: KafkaGuardError) -> None:
 
     This works only if the file is on this machine and is not compressed.
     """
-    found = _FOUND.search(error.summary or "")
-    if error.verdict is not MALFORMED or found is None:
+    match = _REPORTED.search(error.summary or "")
+    if error.verdict is not MALFORMED or match is None:
         return
-    number = line_number(found[1], found[2])
+    number = find_line_number(match[1], match[2])
     if number is not None:
         error.add_note(f"it is line {number:,} of the file")
 
 
-def line_number(file: str, digest: str) -> int | None:
+def find_line_number(file: str, digest: str) -> int | None:
     """Return the number of a line with this MD5; None: it is not found.
 
     Args:

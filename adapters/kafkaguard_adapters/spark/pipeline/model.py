@@ -11,26 +11,26 @@ from kafkaguard_policies.model.base import Part
 from kafkaguard_policies.model.policy import PolicyDocument
 
 
-def _as_option(value: Any) -> Any:
+def _to_option(value: Any) -> Any:
     """Convert a YAML value into an option of Spark: text, and lower-case flags."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, int | float) else value
 
 
-def _as_list(value: Any) -> Any:
+def _to_list(value: Any) -> Any:
     """Turn one text into a list with one item, as ``write`` does."""
     return [value] if isinstance(value, str) else value
 
 
-def _policy(value: Any) -> Any:
+def _check_policy(value: Any) -> Any:
     """Accept a policy's name or content; any other type gives one error, not three."""
     if not isinstance(value, str | dict):
         raise ValueError("must be a preset's name, a file, or the policy's settings")  # noqa: TRY004 - pydantic shows a ValueError
     return value
 
 
-def _columns(value: Any) -> Any:
+def _check_columns(value: Any) -> Any:
     """Refuse a mapping, and show how the same columns are written."""
     if not isinstance(value, dict):
         return value
@@ -38,23 +38,23 @@ def _columns(value: Any) -> Any:
     raise ValueError(f"must be text, as in CREATE TABLE: columns: {written!r}")
 
 
-def _expanded(value: str) -> str:
+def _expand(value: str) -> str:
     """Replace environment variables, so that the file needs no password."""
     try:
         return Template(value).substitute(os.environ)
-    except KeyError as missing:
-        name = missing.args[0]
+    except KeyError as error:
+        name = error.args[0]
         raise ValueError(f"the environment variable {name} is not set") from None
     except ValueError:
         raise ValueError("write ${NAME} for a variable, and $$ for a dollar") from None
 
 
-def _filled(value: str) -> str:
-    """Put in environment variables, and refuse a value of which nothing is left.
+def _fill(value: str) -> str:
+    """Replace environment variables, and refuse a value that is empty afterwards.
 
-    The host of an address may be what is missing, as in ``${HOST}:9092``.
+    An address can also lack its host, as in ``${HOST}:9092``.
     """
-    filled = _expanded(value)
+    filled = _expand(value)
     if filled.strip(" ,") and not _NO_HOST.search(filled):
         return filled
     names = dict.fromkeys(Template(value).get_identifiers())
@@ -67,10 +67,10 @@ def _filled(value: str) -> str:
     return filled
 
 
-def _expression(value: str) -> str:
+def _check_expression(value: str) -> str:
     """Refuse a variable in an SQL expression, where it is not replaced."""
-    if found := _VARIABLE.search(value):
-        name = found[1]
+    if match := _VARIABLE.search(value):
+        name = match[1]
         raise ValueError(
             f"${{{name}}} is not replaced here, because this is an SQL expression. "
             f"Write the value as '...'; for the text itself, concat('$', '{{{name}}}')"
@@ -81,19 +81,19 @@ def _expression(value: str) -> str:
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 _NO_HOST = re.compile(r"(?:^|,)\s*:")
 OnMalformed = Literal["raise", "dead_letter"]
-Option = Annotated[str, BeforeValidator(_as_option)]
-Expanded = Annotated[Option, AfterValidator(_expanded)]
+Option = Annotated[str, BeforeValidator(_to_option)]
+Expanded = Annotated[Option, AfterValidator(_expand)]
 Text = Annotated[str, Field(min_length=1)]
-Expression = Annotated[Text, AfterValidator(_expression)]
+Expression = Annotated[Text, AfterValidator(_check_expression)]
 #: A mapping is accepted unchanged, and checked when the policy is loaded, because it
 #: may extend another policy. ``PolicyDocument`` is here so that an error about a
 #: misplaced key can name the right place.
 PolicyText = Annotated[
     str | dict[str, Any] | PolicyDocument,
     Field(union_mode="left_to_right"),
-    BeforeValidator(_policy),
+    BeforeValidator(_check_policy),
 ]
-ExpandedPath = Annotated[Text, AfterValidator(_filled), Field(min_length=1)]
+ExpandedPath = Annotated[Text, AfterValidator(_fill), Field(min_length=1)]
 
 
 class Source(Part):
@@ -103,7 +103,7 @@ class Source(Part):
     """Any format that Spark reads: ``csv``, ``json``, ``parquet``, ``kafka`` ..."""
     path: ExpandedPath | None = None
     """A file, folder or pattern, relative to the pipeline file, with ``${NAME}``."""
-    columns: Annotated[Text | None, BeforeValidator(_columns)] = None
+    columns: Annotated[Text | None, BeforeValidator(_check_columns)] = None
     """The columns and their types, as in ``CREATE TABLE``. Default: as found."""
     options: dict[str, Expanded] = Field(default_factory=dict)
     """Options of the format; ``${NAME}`` stands for an environment variable."""
@@ -133,7 +133,7 @@ class Select(Part):
 class Sink(Part):
     """Where records go."""
 
-    bootstrap_servers: Annotated[Option, AfterValidator(_filled)]
+    bootstrap_servers: Annotated[Option, AfterValidator(_fill)]
     """The brokers' addresses."""
     topic: Text | None = None
     """The topic. Default: as ``select.topic`` says."""
@@ -152,7 +152,7 @@ class Stream(Part):
 
     checkpoint: ExpandedPath
     """The folder of Spark's checkpoint, relative to the pipeline file."""
-    every: Annotated[Text, BeforeValidator(_as_option)] | None = None
+    every: Annotated[Text, BeforeValidator(_to_option)] | None = None
     """The interval between batches, as ``10 seconds``. Default: one run only."""
 
 
@@ -167,7 +167,7 @@ class Pipeline(Part):
     policy: PolicyText | None = None
     """The retry policy: a preset, a policy file next to this one, or the policy itself,
     which may have ``extends``. Default: a record that fails stops the job."""
-    order_by: Annotated[list[Expression], BeforeValidator(_as_list)] = Field(
+    order_by: Annotated[list[Expression], BeforeValidator(_to_list)] = Field(
         default_factory=list
     )
     """An expression, or a list of them, by which the records of a key are ordered."""

@@ -1,4 +1,4 @@
-"""The place in a pipeline file that an error is about."""
+"""Places in a pipeline file: those of expressions, and of what an error is about."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from kafkaguard.errors import ClientNotConnectedError
 from kafkaguard_adapters.spark.policy import DEAD_LETTER
 from kafkaguard_adapters.spark.setting_errors import setting_of
+from kafkaguard_policies.model.problems import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterator
 
     from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.spark.pipeline.model import Pipeline
@@ -27,45 +28,53 @@ _PLACES: dict[str, Place] = {
 
 
 class MistakeError(ValueError):
-    """A part of a pipeline file was found wrong when it was used.
+    """Parts of a pipeline file were found wrong when they were used.
 
     Attributes:
-        place: The place in the file, as ``("select", "key")``.
-        message: What is wrong at that place.
+        problems: What is wrong, and where; the lines are not known here.
     """
 
-    def __init__(self, place: Place, message: str) -> None:
-        self.place = place
-        self.message = message
-        super().__init__(place, message)
+    def __init__(self, *problems: Problem) -> None:
+        self.problems = problems
+        super().__init__(*problems)
 
 
-class MistakesError(ValueError):
-    """Several parts of a pipeline file were found wrong.
+def mistake(message: str, *place: str | int) -> MistakeError:
+    """Return the error for one part of a pipeline file.
 
-    Attributes:
-        mistakes: Each of them.
+    Args:
+        message: What is wrong, and what to write.
+        place: The place in the file, as ``"select", "key"``.
     """
+    return MistakeError(Problem(message, place))
 
-    def __init__(self, mistakes: Iterable[MistakeError]) -> None:
-        self.mistakes = tuple(mistakes)
-        super().__init__(self.mistakes)
+
+def expressions(pipeline: Pipeline) -> Iterator[tuple[Place, str]]:
+    """Yield all expressions, each with its place in the file."""
+    for name, value in pipeline.select.model_dump(exclude_none=True).items():
+        texts = value if isinstance(value, dict) else {}
+        if isinstance(value, str):
+            yield ("select", name), value
+        for header, text in texts.items():
+            yield ("select", name, header), text
+    for number, text in enumerate(pipeline.order_by):
+        yield ("order_by", number), text
 
 
 def place_of(error: KafkaGuardError, pipeline: Pipeline) -> Place | None:
     """Return the key of the file that caused an error; None: no key caused it."""
     if setting := setting_of(error):
-        return _place(setting, pipeline)
+        return _place_of_setting(setting, pipeline)
     if isinstance(error, ClientNotConnectedError):
         return _PLACES["bootstrap_servers"]
     if error.topic is None:
         return None
     if error.topic == pipeline.sink.topic:
         return _PLACES["topic"]
-    return _place(DEAD_LETTER, pipeline)
+    return _place_of_setting(DEAD_LETTER, pipeline)
 
 
-def _place(setting: str, pipeline: Pipeline) -> Place:
+def _place_of_setting(setting: str, pipeline: Pipeline) -> Place:
     if setting.startswith(_COLUMN):
         return "select", setting.removeprefix(_COLUMN)
     if setting == DEAD_LETTER:

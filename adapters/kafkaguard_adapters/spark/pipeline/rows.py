@@ -20,21 +20,21 @@ from kafkaguard._delivery.dead_letters import Reason
 from kafkaguard_adapters.spark.pipeline.csv_lines import (
     RAW,
     are_read_by_line,
-    as_lines,
     is_open,
-    line_schema,
-    parsed,
+    make_line_options,
+    make_line_schema,
+    parse_line,
 )
-from kafkaguard_adapters.spark.pipeline.input_files import different_heads
+from kafkaguard_adapters.spark.pipeline.input_files import find_different_heads
 from kafkaguard_adapters.spark.pipeline.kafka_source import FORMAT, with_beginning
-from kafkaguard_adapters.spark.pipeline.places import MistakeError
+from kafkaguard_adapters.spark.pipeline.places import mistake
 from kafkaguard_adapters.spark.policy import on_reject, read_policy
 from kafkaguard_adapters.spark.verdicts import record_error
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pyspark.sql import Column, DataFrame, Row, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
     from kafkaguard_adapters.spark.pipeline.model import OnMalformed, Pipeline, Source
 
@@ -44,11 +44,10 @@ _ROW, _OPEN = "_kafkaguard_row", "_kafkaguard_open"
 #: Spark's hidden column with a row's file.
 _PATH = "_metadata.file_path"
 #: Formats for which Spark returns the lines that it could not read.
-_TELLS = ("csv", "json", "xml")
+_WITH_LINES = ("csv", "json", "xml")
 _MODE, _LINE_OPTION = "mode", "columnnameofcorruptrecord"
-_FAIL_FAST = "FAILFAST"
+_ON_MALFORMED = ("source", "on_malformed")
 _SPARKS_LINE = "_corrupt_record"
-_CASES = {"true": True, "false": False}
 
 
 @dataclass(frozen=True)
@@ -97,54 +96,52 @@ def _numbered(expressions: Sequence[str]) -> list[Any]:
     return [F.expr(text).alias(f"_{n}") for n, text in enumerate(expressions)]
 
 
-def on_malformed(pipeline: Pipeline) -> OnMalformed | None:
+def decide_on_malformed(pipeline: Pipeline) -> OnMalformed | None:
     """Return what happens to a malformed line; None: the format has none.
 
     Raises:
         MistakeError: The format or the policy does not support what is requested.
     """
     source = pipeline.source
-    asked = source.on_malformed
-    if source.format.lower() not in _TELLS:
-        if asked is not None:
-            raise MistakeError(
-                ("source", "on_malformed"),
-                f"Spark detects malformed lines in {', '.join(_TELLS)}, and not in "
-                f"{source.format}: leave it out",
+    requested = source.on_malformed
+    if source.format.lower() not in _WITH_LINES:
+        if requested is not None:
+            raise mistake(
+                f"Spark detects malformed lines in {', '.join(_WITH_LINES)}, and not "
+                f"in {source.format}: leave it out",
+                *_ON_MALFORMED,
             )
         return None
     mode = _check_options(source)
     policy = read_policy(pipeline.policy)
     fate = on_reject(policy, record_error(Reason.MALFORMED, pipeline.sink.topic))
-    if asked == "dead_letter" and fate != "dead_letter":
-        raise MistakeError(
-            ("source", "on_malformed"),
+    if requested == "dead_letter" and fate != "dead_letter":
+        raise mistake(
             "dead_letter needs a policy with a dead-letter topic: policy: "
             "{extends: spark-sink, dead_letter: {topic: ...}}",
+            *_ON_MALFORMED,
         )
-    default: OnMalformed = "raise" if fate == "raise" else "dead_letter"
-    return asked or mode or default
+    return requested or mode or ("raise" if fate == "raise" else "dead_letter")
 
 
 def _check_options(source: Source) -> OnMalformed | None:
     """Check the options about malformed lines; return what they request."""
-    for written, value in source.options.items():
-        place = "source", "options", written
-        if written.lower() == _LINE_OPTION:
-            raise MistakeError(
-                place,
+    for name, value in source.options.items():
+        place = "source", "options", name
+        if name.lower() == _LINE_OPTION:
+            raise mistake(
                 "leave it out: on_malformed: dead_letter, in source, keeps the line",
+                *place,
             )
-        if written.lower() != _MODE:
-            continue
-        if value.upper() == _FAIL_FAST and source.on_malformed != "dead_letter":
-            return "raise"
-        raise MistakeError(
-            place,
-            f"{value} is not supported here: in source, write on_malformed: "
-            "dead_letter to keep malformed lines, or on_malformed: raise to stop at "
-            "one",
-        )
+        if name.lower() == _MODE:
+            if value.upper() == "FAILFAST" and source.on_malformed != "dead_letter":
+                return "raise"
+            raise mistake(
+                f"{value} is not supported here: in source, write on_malformed: "
+                "dead_letter to keep malformed lines, or on_malformed: raise to stop "
+                "at one",
+                *place,
+            )
     return None
 
 
@@ -161,45 +158,45 @@ def read(spark: SparkSession, pipeline: Pipeline, *, with_lines: bool) -> Rows:
             column has a name that Spark uses for something else.
         PySparkException: The source cannot be read.
     """
-    source = pipeline.source
-    options = _options(pipeline)
-    reader: Any = spark.readStream if pipeline.stream else spark.read
+    source, options = pipeline.source, dict(pipeline.source.options)
+    if (
+        source.format.lower() == FORMAT
+        and pipeline.stream is not None
+        and pipeline.stream.every is None
+    ):
+        options = with_beginning(options)
+
+    def new_reader() -> Any:
+        return spark.readStream if pipeline.stream else spark.read
+
     if not with_lines:
-        return Rows(_loaded(reader, source, options), has_lines=False)
+        return Rows(_load(new_reader(), source, options, source.columns), False)
     options |= {_MODE: "PERMISSIVE", _LINE_OPTION: LINE}
-    found = _loaded(reader, source, options)
-    if _SPARKS_LINE in found.columns:
-        raise MistakeError(
-            ("source", "columns"),
+    rows = _load(new_reader(), source, options, source.columns)
+    if _SPARKS_LINE in rows.columns:
+        raise mistake(
             f"leave {_SPARKS_LINE} out: on_malformed: dead_letter, in source, keeps a "
             "line that cannot be read",
+            *("source", "columns"),
         )
-    schema = found.drop(LINE).schema
-    again: Any = spark.readStream if pipeline.stream else spark.read
+    schema = rows.drop(LINE).schema
     if source.format.lower() != "csv":
-        reader = again.schema(schema.add(LINE, "string"))
-        rows = _loaded(reader, source, options, columns=False)
+        rows = _load(new_reader(), source, options, schema.add(LINE, "string"))
         return Rows(rows.withColumn(FILE, F.col(_PATH)), has_lines=True)
     files = _CsvFiles(spark, source, schema)
     files.check()
-    return Rows(files.rows(again, options), has_lines=True, ends_open=files.ends_open)
+    return Rows(files.rows(new_reader(), options), True, files.ends_open)
 
 
-def _options(pipeline: Pipeline) -> dict[str, str]:
-    """Return the source's options with kafkaguard's defaults."""
-    given = pipeline.source.options
-    takes_what_is_there = pipeline.stream is not None and pipeline.stream.every is None
-    if pipeline.source.format.lower() == FORMAT and takes_what_is_there:
-        return with_beginning(given)
-    return dict(given)
-
-
-def _loaded(
-    reader: Any, source: Source, options: dict[str, str], *, columns: bool = True
+def _load(
+    reader: Any,
+    source: Source,
+    options: dict[str, str],
+    schema: str | StructType | None,
 ) -> DataFrame:
     reader = reader.format(source.format).options(**options)
-    if columns and source.columns is not None:
-        reader = reader.schema(source.columns)
+    if schema is not None:
+        reader = reader.schema(schema)
     rows: DataFrame = reader.load(source.path) if source.path else reader.load()
     return rows
 
@@ -219,7 +216,7 @@ class _CsvFiles:
         self._options = {n.lower(): value for n, value in source.options.items()}
         self._has_header = self._options.get("header", "false").lower() == "true"
         try:
-            lines = self._lines(spark.read, line_schema(None), {"header": "false"})
+            lines = self._lines(spark.read, make_line_schema(None), {"header": "false"})
             first, addresses = lines.first(), lines.inputFiles()
             folders = {name.lower() for name in lines.columns[1:]}
         except AnalysisException:  # There is no file yet.
@@ -228,11 +225,11 @@ class _CsvFiles:
         self._folders = [each for each in schema if each.name.lower() in folders]
         self._columns = [each for each in schema if each.name.lower() not in folders]
         self._head = None if first is None else first[0]
-        self._different = different_heads(addresses, self._options)
+        self._different = find_different_heads(addresses, self._options)
 
     @property
     def ends_open(self) -> Column | None:
-        """Whether a malformed line ends inside quotes; None: that is no mistake."""
+        """Whether a malformed line ends inside quotes; None: that is not a mistake."""
         if not are_read_by_line(self._options):
             return None
         return is_open(F.col(LINE), self._options)
@@ -251,26 +248,25 @@ class _CsvFiles:
         for file in self._different or [self._source.path or ""]:
             names = self._first_line(file)
             if is_declared and (
-                wrong := header_mistake(names, columns, self._has_header, file)
+                wrong := describe_wrong_header(names, columns, self._has_header, file)
             ):
                 place = ("source", "columns") if self._has_header else ("source",)
-                raise MistakeError(place, wrong)
+                raise mistake(wrong, *place)
             first_of[file] = names
-        if self._has_header and (wrong := different_headers(first_of)):
-            raise MistakeError(("source", "path"), wrong)
+        if self._has_header and (wrong := describe_different_headers(first_of)):
+            raise mistake(wrong, "source", "path")
 
     def _first_line(self, address: str) -> list[str | None]:
+        """Return the values of a file's first line, without those of folders."""
         options = self._options | {"header": "false"}
         raw = self._spark.read.format("csv").options(**options)
         try:
-            first = raw.load(address).first()
+            first = raw.load(address).first() or ()
         except AnalysisException:
             return []
-        return [] if first is None else list(first)[: self._width(first)]
-
-    def _width(self, first: Row) -> int:
-        """Return how many values are not of folders, which only a whole path has."""
-        return len(first) - (0 if self._different else len(self._folders))
+        # Only a whole path has columns of folders, behind the others.
+        folders = 0 if self._different else len(self._folders)
+        return list(first)[: max(0, len(first) - folders)]
 
     def rows(self, reader: Any, options: dict[str, str]) -> DataFrame:
         """Read the files; malformed lines are in :data:`LINE`."""
@@ -279,7 +275,7 @@ class _CsvFiles:
         if self._source.columns is not None:
             options.setdefault("enforceSchema", "false")
         schema = StructType([*self._schema, StructField(LINE, StringType())])
-        rows = _loaded(reader.schema(schema), self._source, options, columns=False)
+        rows = _load(reader, self._source, options, schema)
         return rows.withColumn(FILE, F.col(_PATH))
 
     def _rows_of_lines(self, reader: Any, options: dict[str, str]) -> DataFrame:
@@ -292,40 +288,38 @@ class _CsvFiles:
         has_header = str(self._has_header).lower()
         lines = self._lines(
             reader,
-            line_schema(header, self._folders),
+            make_line_schema(header, self._folders),
             {"header": has_header, "enforceSchema": enforced},
         ).withColumn(FILE, F.col(_PATH))
         folders = [each.name for each in self._folders]
         lines = lines.toDF(RAW, *folders, FILE)
-        row = parsed(StructType(self._columns), options, LINE)
-        line = F.col(RAW)
-        is_bad = F.col(f"{_ROW}.{LINE}").isNotNull() | F.col(_OPEN)
+        row = parse_line(StructType(self._columns), options, LINE)
+        is_malformed = F.col(f"{_ROW}.{LINE}").isNotNull() | F.col(_OPEN)
         rows = lines.select(
-            row.alias(_ROW), is_open(line, self._options).alias(_OPEN), "*"
+            row.alias(_ROW), is_open(F.col(RAW), self._options).alias(_OPEN), "*"
         )
-        names = [name for name in self._schema.names if name not in folders]
-        values = [F.col(f"{_ROW}.{_quoted(name)}").alias(name) for name in names]
-        return rows.select(
-            *values,
-            *[F.col(_quoted(name)) for name in folders],
-            F.when(is_bad, line).alias(LINE),
-            FILE,
-        ).select(*[_quoted(name) for name in self._schema.names], LINE, FILE)
+        values = [
+            F.col(_quote(name))
+            if name in folders
+            else F.col(f"{_ROW}.{_quote(name)}").alias(name)
+            for name in self._schema.names
+        ]
+        line = F.when(is_malformed, F.col(RAW)).alias(LINE)
+        return rows.select(*values, line, FILE)
 
     def _lines(
         self, reader: Any, schema: StructType, more: dict[str, str]
     ) -> DataFrame:
-        options = as_lines(self._options) | more
-        lines = reader.format("csv").schema(schema).options(**options)
-        found: DataFrame = lines.load(self._source.path)
-        return found
+        return _load(
+            reader, self._source, make_line_options(self._options) | more, schema
+        )
 
 
-def _quoted(name: str) -> str:
+def _quote(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
 
 
-def header_mistake(
+def describe_wrong_header(
     first: Sequence[str | None],
     columns: Sequence[str],
     has_header: bool,
@@ -339,11 +333,10 @@ def header_mistake(
         has_header: Whether the line is declared to be a header.
         file: The file.
     """
-    found = _plain(first)
-    same = found == [name.lower() for name in columns]
+    same = _normalise(first) == [name.lower() for name in columns]
     if has_header and first and not same:
         return (
-            f"the header of {file} has {_listed(first)}, and Spark reads columns by "
+            f"the header of {file} has {_list(first)}, and Spark reads columns by "
             "position: declare all columns, with these names and in this order"
         )
     if same and not has_header:
@@ -354,7 +347,9 @@ def header_mistake(
     return None
 
 
-def different_headers(first_of: Mapping[str, Sequence[str | None]]) -> str | None:
+def describe_different_headers(
+    first_of: Mapping[str, Sequence[str | None]],
+) -> str | None:
     """Return what is wrong with files that have different headers; None: nothing.
 
     Args:
@@ -363,18 +358,18 @@ def different_headers(first_of: Mapping[str, Sequence[str | None]]) -> str | Non
     headers = [(file, first) for file, first in first_of.items() if first]
     for file, first in headers[1:]:
         other, names = headers[0]
-        if _plain(first) != _plain(names):
+        if _normalise(first) != _normalise(names):
             return (
-                f"the header of {file} has {_listed(first)}, that of {other} has "
-                f"{_listed(names)}, and Spark reads columns by position: read the "
+                f"the header of {file} has {_list(first)}, that of {other} has "
+                f"{_list(names)}, and Spark reads columns by position: read the "
                 "files of each header in a pipeline of their own"
             )
     return None
 
 
-def _plain(first: Sequence[str | None]) -> list[str]:
+def _normalise(first: Sequence[str | None]) -> list[str]:
     return [(value or "").strip().lower() for value in first]
 
 
-def _listed(first: Sequence[str | None]) -> str:
+def _list(first: Sequence[str | None]) -> str:
     return ", ".join(value or "" for value in first)

@@ -15,40 +15,46 @@ from kafkaguard._delivery.dead_letters import Reason
 from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.spark.columns import check_columns
 from kafkaguard_adapters.spark.driver.foreach_batch import foreach_batch
-from kafkaguard_adapters.spark.driver.frame import objection
+from kafkaguard_adapters.spark.driver.frame import find_objection
 from kafkaguard_adapters.spark.driver.plan import FEWEST
 from kafkaguard_adapters.spark.driver.write import write
-from kafkaguard_adapters.spark.marker import chain_of, error_from
-from kafkaguard_adapters.spark.pipeline.casts import under_casts
-from kafkaguard_adapters.spark.pipeline.csv_lines import other_header
-from kafkaguard_adapters.spark.pipeline.early_checks import expressions
+from kafkaguard_adapters.spark.marker import error_from, iterate_causes
+from kafkaguard_adapters.spark.pipeline.casts import strip_casts
+from kafkaguard_adapters.spark.pipeline.csv_lines import find_other_header
 from kafkaguard_adapters.spark.pipeline.input_files import (
     TEXTS,
-    empty_files,
+    describe_empty_files,
     files_at,
 )
 from kafkaguard_adapters.spark.pipeline.kafka_source import check_other_topics
 from kafkaguard_adapters.spark.pipeline.malformed import (
     add_line_number,
-    all_malformed,
-    failing_at_lines,
-    failing_at_lost_keys,
-    with_lines_set_aside,
-    with_lost_keys_set_aside,
+    describe_all_malformed,
+    fail_at_lines,
+    fail_at_lost_keys,
+    set_lines_aside,
+    set_lost_keys_aside,
 )
 from kafkaguard_adapters.spark.pipeline.options import check_options
 from kafkaguard_adapters.spark.pipeline.places import (
     MistakeError,
-    MistakesError,
+    expressions,
+    mistake,
     place_of,
 )
-from kafkaguard_adapters.spark.pipeline.rows import FILE, LINE, on_malformed, read
+from kafkaguard_adapters.spark.pipeline.rows import (
+    FILE,
+    LINE,
+    decide_on_malformed,
+    read,
+)
 from kafkaguard_adapters.spark.policy import read_policy
 from kafkaguard_adapters.spark.report import total
 from kafkaguard_adapters.spark.settings import make_settings
 from kafkaguard_adapters.spark.topics import look_up
 from kafkaguard_adapters.spark.verdicts import record_error
 from kafkaguard_policies.model.policy import ways_of_rejecting
+from kafkaguard_policies.model.problems import Problem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -57,7 +63,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from kafkaguard_adapters.spark.pipeline.model import OnMalformed, Pipeline, Stream
-    from kafkaguard_adapters.spark.pipeline.places import Place
     from kafkaguard_adapters.spark.pipeline.rows import Rows
     from kafkaguard_adapters.spark.report import WriteReport
     from kafkaguard_adapters.spark.settings import SinkSettings
@@ -85,9 +90,9 @@ def check_target(pipeline: Pipeline) -> None:
             within 8 s.
         KafkaGuardError: The brokers refuse the client.
     """
-    on_malformed(pipeline)
-    with _placed(pipeline):
-        settings = _settings(pipeline)
+    decide_on_malformed(pipeline)
+    with _point_at_keys(pipeline):
+        settings = _make_settings(pipeline)
         check_other_topics(pipeline)
         look_up(settings)
 
@@ -101,47 +106,51 @@ def empty_report(pipeline: Pipeline) -> WriteReport | None:
         The report, with a warning; None: there is something to read, the files are not
         on this machine, or the pipeline is a stream.
     """
-    source, settings = pipeline.source, _settings(pipeline)
+    source, settings = pipeline.source, _make_settings(pipeline)
     is_text = source.format.lower() in TEXTS
     if pipeline.stream or not source.path or not is_text or "://" in source.path:
         return None
-    said = empty_files(files_at(source.path))
-    if said is None:
+    warning = describe_empty_files(files_at(source.path))
+    if warning is None:
         return None
-    nothing = total(settings.topic, settings.dead_letter_topic, [])
-    return replace(nothing, warnings=(said,))
+    report = total(settings.topic, settings.dead_letter_topic, [])
+    return replace(report, warnings=(warning,))
 
 
 def plan(spark: SparkSession, pipeline: Pipeline) -> DataFrame:
     """Build the DataFrame to write; nothing runs yet, except to check the input.
 
     Raises:
-        MistakeError: The source cannot be read, or a column of the result has a type
-            that the sink does not accept.
-        MistakesError: Options do not exist, or expressions do not fit the source.
+        MistakeError: The source cannot be read, options do not exist, expressions do
+            not fit the source, or a column of the result has a type that the sink does
+            not accept.
     """
     check_options(spark, pipeline.source)
-    malformed = on_malformed(pipeline)
+    malformed = decide_on_malformed(pipeline)
     if pipeline.source.columns is not None:
-        with _blamed("source", "columns"):
+        with _blame("source", "columns"):
             spark.read.schema(pipeline.source.columns)
-    with _blamed("source"), _format_known(pipeline):
+    with _blame("source"), _suggest_format(pipeline):
         rows = read(spark, pipeline, with_lines=malformed is not None)
-    found = (_mistake(rows.plain, *each) for each in expressions(pipeline))
-    if mistakes := [each for each in found if each is not None]:
-        raise MistakesError(mistakes)
-    with _blamed("select"):
-        frame = _made(rows, pipeline)
-    settings = _settings(pipeline)
-    with _placed(pipeline):
+    problems = [
+        Problem(f"{text!r}: {why}", place)
+        for place, text in expressions(pipeline)
+        if (why := _find_objection(rows.plain, text))
+    ]
+    if problems:
+        raise MistakeError(*problems)
+    with _blame("select"):
+        frame = _evaluate(rows, pipeline)
+    settings = _make_settings(pipeline)
+    with _point_at_keys(pipeline):
         check_columns(frame.schema, settings)
     if pipeline.stream and pipeline.stream.every:
-        with _blamed("stream", "every"):
+        with _blame("stream", "every"):
             frame.writeStream.trigger(processingTime=pipeline.stream.every)
-    return _refusing(frame, settings, malformed, rows.ends_open)
+    return _refuse_records(frame, settings, malformed, rows.ends_open)
 
 
-def _made(rows: Rows, pipeline: Pipeline) -> DataFrame:
+def _evaluate(rows: Rows, pipeline: Pipeline) -> DataFrame:
     """Evaluate all expressions, and give the columns the sink's names."""
     select = pipeline.select
     texts = {
@@ -152,17 +161,16 @@ def _made(rows: Rows, pipeline: Pipeline) -> DataFrame:
     headers = {} if isinstance(select.headers, str) else select.headers
     texts |= {f"{_HEADER}{n}": text for n, text in enumerate(headers.values())}
     texts |= {f"{_ORDER}{n}": text for n, text in enumerate(pipeline.order_by)}
-    cast = under_casts(select.key) if select.key else None
+    cast = strip_casts(select.key) if select.key else None
     if cast is not None:
         texts[_LOST] = cast
-    lines = [F.col(LINE), F.col(FILE)] if rows.has_lines else []
-    made = rows.select(list(texts.values()))
-    numbered = dict(zip(made.columns[len(lines) :], texts, strict=True))
-    named = made.select(*lines, *[F.col(n).alias(name) for n, name in numbered.items()])
-    return _shaped(named, list(headers))
+    lines = [LINE, FILE] if rows.has_lines else []
+    frame = rows.select(list(texts.values()))
+    frame = frame.toDF(*frame.columns[: len(lines)], *texts)
+    return _shape(frame, list(headers))
 
 
-def _shaped(frame: DataFrame, headers: Sequence[str]) -> DataFrame:
+def _shape(frame: DataFrame, headers: Sequence[str]) -> DataFrame:
     """Convert the columns into the form that the sink requires."""
     if "partition" in frame.columns:
         frame = frame.withColumn("partition", F.col("partition").cast("int"))
@@ -175,8 +183,8 @@ def _shaped(frame: DataFrame, headers: Sequence[str]) -> DataFrame:
         F.struct(F.lit(header).alias("key"), _bytes(frame, n).alias("value"))
         for n, header in enumerate(headers)
     ]
-    made = frame.withColumn("headers", F.array(*pairs))
-    return made.drop(*[f"{_HEADER}{n}" for n in range(len(headers))])
+    frame = frame.withColumn("headers", F.array(*pairs))
+    return frame.drop(*[f"{_HEADER}{n}" for n in range(len(headers))])
 
 
 def _bytes(frame: DataFrame, number: int) -> Column:
@@ -188,7 +196,7 @@ def _bytes(frame: DataFrame, number: int) -> Column:
     return column.cast("string").cast("binary")
 
 
-def _refusing(
+def _refuse_records(
     frame: DataFrame,
     settings: SinkSettings,
     malformed: OnMalformed | None,
@@ -196,21 +204,21 @@ def _refusing(
 ) -> DataFrame:
     """Let malformed lines and lost keys be refused, or fail the job."""
     if malformed == "dead_letter":
-        frame = with_lines_set_aside(frame)
+        frame = set_lines_aside(frame)
     elif malformed == "raise":
-        frame = failing_at_lines(frame, settings.topic, ends_open)
+        frame = fail_at_lines(frame, settings.topic, ends_open)
     if _LOST in frame.columns:
         lost = F.col(_LOST)
-        refused = record_error(Reason.KEY_MADE_NULL, settings.topic)
-        if settings.on_reject(refused) == "raise":
-            frame = failing_at_lost_keys(frame, lost, settings.topic)
+        error = record_error(Reason.KEY_MADE_NULL, settings.topic)
+        if settings.on_reject(error) == "raise":
+            frame = fail_at_lost_keys(frame, lost, settings.topic)
         else:
-            frame = with_lost_keys_set_aside(frame, lost)
+            frame = set_lost_keys_aside(frame, lost)
     return frame.drop(LINE, FILE, _LOST)
 
 
 @contextmanager
-def _placed(pipeline: Pipeline) -> Iterator[None]:
+def _point_at_keys(pipeline: Pipeline) -> Iterator[None]:
     """Add the key of the file that caused an error."""
     try:
         yield
@@ -218,21 +226,21 @@ def _placed(pipeline: Pipeline) -> Iterator[None]:
         place = place_of(error, pipeline)
         if place is None:
             raise
-        raise MistakeError(place, str(error)) from error
+        raise mistake(str(error), *place) from error
 
 
 @contextmanager
-def _blamed(*place: str) -> Iterator[None]:
+def _blame(*place: str) -> Iterator[None]:
     """Turn errors of Spark into errors about this key."""
     try:
         yield
     except OF_SPARK as error:
         message = f"Spark refuses the pipeline: {first_line(error)}"
-        raise MistakeError(place, message) from error
+        raise mistake(message, *place) from error
 
 
 @contextmanager
-def _format_known(pipeline: Pipeline) -> Iterator[None]:
+def _suggest_format(pipeline: Pipeline) -> Iterator[None]:
     """Turn Spark's error about an unknown format into one with the closest name."""
     try:
         yield
@@ -242,7 +250,7 @@ def _format_known(pipeline: Pipeline) -> Iterator[None]:
         name = pipeline.source.format
         hint = did_you_mean(name, _FORMATS)
         message = f"Spark refuses the pipeline: it has no format {name!r}{hint}"
-        raise MistakeError(("source", "format"), message) from error
+        raise mistake(message, "source", "format") from error
 
 
 def first_line(error: BaseException) -> str:
@@ -251,46 +259,39 @@ def first_line(error: BaseException) -> str:
     The lines after it are Java's stack trace.
     """
     java = getattr(error, "java_exception", None)
-    if file := other_header("\n".join(_texts(error))):
+    if file := find_other_header("\n".join(_iterate_texts(error))):
         return (
             f"{file} has another header than the files that were read before, or than "
             "source.columns says, and Spark reads columns by position: correct the "
             "file, or read it in a pipeline of its own"
         )
-    said = _line(str(error) if java is None else java.getMessage())
-    cause = None if java is None else _last_cause(java)
-    if cause is None or _line(cause.getMessage()) in said:
-        return said
-    return f"{said} Its cause: {_line(cause.getMessage())}"
+    line = _cut_to_line(str(error) if java is None else java.getMessage())
+    cause = _cut_to_line(_find_cause(java))
+    return line if cause in line else f"{line} Its cause: {cause}"
 
 
-def _texts(error: BaseException) -> Iterator[str]:
-    for each in chain_of(error):
+def _iterate_texts(error: BaseException) -> Iterator[str]:
+    for each in iterate_causes(error):
         yield str(each)
         java = getattr(each, "java_exception", None) or getattr(each, "_origin", None)
-        cause = None if java is None else _last_cause(java)
-        if cause is not None:
-            yield str(cause.getMessage())
+        yield _find_cause(java)
 
 
-def _line(text: object) -> str:
+def _cut_to_line(text: object) -> str:
     return str(text).strip().partition("\n")[0]
 
 
-def _last_cause(java: Any) -> Any:
-    """Return the innermost cause that has a message; None: there is none."""
-    found = None
+def _find_cause(java: Any) -> str:
+    """Return the message of the innermost cause that has one, or an empty text."""
+    message = ""
     for _ in range(_MAX_DEPTH):
-        java = java.getCause()
-        if java is None:
-            break
-        found = java if java.getMessage() else found
-    return found
+        java = java and java.getCause()
+        message = (java and java.getMessage()) or message
+    return message
 
 
-def _mistake(rows: DataFrame, place: Place, text: str) -> MistakeError | None:
-    why = objection(lambda: rows.select(F.expr(text)), rows.columns)
-    return MistakeError(place, f"{text!r}: {why}") if why else None
+def _find_objection(rows: DataFrame, text: str) -> str | None:
+    return find_objection(lambda: rows.select(F.expr(text)), rows.columns)
 
 
 def run(
@@ -319,8 +320,8 @@ def run(
             raise
         add_line_number(translated)
         raise translated from error
-    said = all_malformed(report, pipeline.source)
-    return replace(report, warnings=(*report.warnings, said)) if said else report
+    warning = describe_all_malformed(report, pipeline.source)
+    return replace(report, warnings=(*report.warnings, *filter(None, [warning])))
 
 
 def _run(
@@ -328,59 +329,43 @@ def _run(
     pipeline: Pipeline,
     on_batch: Callable[[WriteReport, int], object],
 ) -> WriteReport:
-    arguments = _arguments(pipeline)
+    arguments = {**_sink_arguments(pipeline), **_plan_arguments(pipeline)}
     if pipeline.stream is None:
         return write(frame, **arguments)
     reports: list[WriteReport] = []
-    settings = _settings(pipeline)
+    #: What the batch that failed has written.
+    notes: list[str] = []
+    settings = _make_settings(pipeline)
 
     def note(report: WriteReport, batch_id: int) -> None:
         reports.append(report)
         on_batch(report, batch_id)
 
-    function = _Batches(
-        foreach_batch(
-            on_report=note, checkpoint=pipeline.stream.checkpoint, **arguments
-        )
+    write_batch = foreach_batch(
+        on_report=note, checkpoint=pipeline.stream.checkpoint, **arguments
     )
+
+    def write_and_note(batch: DataFrame, batch_id: int) -> None:
+        try:
+            write_batch(batch, batch_id)
+        except Exception as error:
+            notes[:] = getattr(error_from(error) or error, "__notes__", ())
+            raise
+
     try:
-        _wait(_start(frame, function, pipeline.stream))
+        _wait(_start(frame, write_and_note, pipeline.stream))
     except KeyboardInterrupt as interrupt:
         finished = total(settings.topic, settings.dead_letter_topic, reports)
         interrupt.add_note(f"of finished micro-batches: {finished}")
-        if function.unfinished:
-            interrupt.add_note(f"of the unfinished one: {function.unfinished}")
+        if notes:
+            interrupt.add_note(f"of the unfinished one: {'; '.join(notes)}")
         raise
     except OF_SPARK as error:
         # Notes do not come through Spark; those of kafkaguard's errors are in its text.
-        if function.unfinished and error_from(error) is None:
-            error.add_note(function.unfinished)
+        if notes and error_from(error) is None:
+            error.add_note("; ".join(notes))
         raise
     return total(settings.topic, settings.dead_letter_topic, reports)
-
-
-class _Batches:
-    """The function of a stream, which keeps what is known of a batch that failed.
-
-    Args:
-        function: Writes a micro-batch.
-
-    Attributes:
-        unfinished: What the batch that failed has written; empty: none has failed.
-    """
-
-    def __init__(self, function: Callable[[DataFrame, int], None]) -> None:
-        self._function = function
-        self.unfinished = ""
-
-    def __call__(self, batch: DataFrame, batch_id: int) -> None:
-        """Write a micro-batch."""
-        try:
-            self._function(batch, batch_id)
-        except Exception as error:
-            known = error_from(error) or error
-            self.unfinished = "; ".join(getattr(known, "__notes__", ()))
-            raise
 
 
 def _start(frame: DataFrame, function: Any, stream: Stream) -> StreamingQuery:
@@ -400,12 +385,21 @@ def _wait(query: StreamingQuery) -> None:
         query.stop()
 
 
-def _arguments(pipeline: Pipeline) -> dict[str, Any]:
-    sink = pipeline.sink
-    policy = read_policy(pipeline.policy)
+def _plan_arguments(pipeline: Pipeline) -> dict[str, Any]:
     # A malformed line must fail the job before anything is sent: before a shuffle.
-    sets_aside = ways_of_rejecting(policy) != {"raise"}
-    stops = on_malformed(pipeline) == "raise" and sets_aside and not pipeline.order_by
+    needs_shuffle = (
+        decide_on_malformed(pipeline) == "raise"
+        and ways_of_rejecting(read_policy(pipeline.policy)) != {"raise"}
+        and not pipeline.order_by
+    )
+    return {
+        "partitions": pipeline.sink.partitions or (FEWEST if needs_shuffle else None),
+        "order_by": [f"{_ORDER}{n}" for n in range(len(pipeline.order_by))],
+    }
+
+
+def _sink_arguments(pipeline: Pipeline) -> dict[str, Any]:
+    sink = pipeline.sink
     return {
         "topic": sink.topic,
         "bootstrap_servers": sink.bootstrap_servers,
@@ -413,13 +407,8 @@ def _arguments(pipeline: Pipeline) -> dict[str, Any]:
         "compacted": sink.compacted,
         "max_record_bytes": sink.max_record_bytes,
         "config": sink.config,
-        "partitions": sink.partitions or (FEWEST if stops else None),
-        "order_by": [f"{_ORDER}{n}" for n in range(len(pipeline.order_by))],
     }
 
 
-def _settings(pipeline: Pipeline) -> SinkSettings:
-    arguments = _arguments(pipeline)
-    for name in ("partitions", "order_by"):
-        del arguments[name]
-    return make_settings(arguments.pop("bootstrap_servers"), **arguments)
+def _make_settings(pipeline: Pipeline) -> SinkSettings:
+    return make_settings(**_sink_arguments(pipeline))
