@@ -340,7 +340,7 @@ class LagReport:
 
     @property
     def errors(self) -> list[KafkaGuardError]:
-        """The errors of brokers."""
+        """The errors of all groups and of their partitions."""
         group_errors = [
             error for group in self.groups.values() for error in group.errors
         ]
@@ -348,7 +348,7 @@ class LagReport:
 
     @property
     def complete(self) -> bool:
-        """Whether no broker refused anything."""
+        """Whether no group and no partition has an error."""
         return not self.errors
 
     def raise_for_errors(self) -> None:

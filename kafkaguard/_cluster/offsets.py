@@ -84,12 +84,12 @@ class OffsetsReport:
 
     @property
     def errors(self) -> list[KafkaGuardError]:
-        """The errors of brokers."""
+        """The error of each partition that has one."""
         return [each.error for each in self.partitions.values() if each.error]
 
     @property
     def complete(self) -> bool:
-        """Whether no broker refused anything."""
+        """Whether no partition has an error."""
         return not self.errors
 
     def raise_for_errors(self) -> None:

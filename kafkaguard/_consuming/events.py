@@ -77,10 +77,10 @@ class ReadFailedEvent(PartitionEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetResetEvent(PartitionEvent):
-    """A broker answered that a position is out of range; it was compared with the log.
+    """A broker answered OFFSET_OUT_OF_RANGE (1) for the position of a consumer.
 
-    A position beyond the end belongs to another log: the topic was made anew, or its
-    log was truncated.
+    The guard compared the position with the log. A position beyond the end means that
+    the topic was deleted and created again, or that its log was truncated (KIP-320).
 
     Attributes:
         earliest: The first existing offset.
@@ -115,7 +115,7 @@ class OffsetResetEvent(PartitionEvent):
             f"the log has {self.earliest} to {self.latest}"
         )
         if self.is_beyond_end:
-            text += "; the topic was made anew, or its log was truncated"
+            text += "; the topic was created again, or its log was truncated"
         if self.lost:
             text += f"; {self.lost} offsets were removed before they were read"
         if self.skipped:

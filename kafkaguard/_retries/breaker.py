@@ -23,11 +23,15 @@ from kafkaguard.errors import ClientNotConnectedError
 
 
 class BreakerState(StrEnum):
-    """The state of a breaker."""
+    """The state of a circuit breaker."""
 
     CLOSED = "closed"
+    """Calls are made."""
     OPEN = "open"
+    """No call is made until ``open_for`` seconds have passed."""
     HALF_OPEN = "half-open"
+    """``probes`` calls are made: if all succeed the breaker closes, if one fails it
+    opens."""
 
 
 @public("kafkaguard.errors")

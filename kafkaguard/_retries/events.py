@@ -159,7 +159,7 @@ class BreakerEvent(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BudgetEvent(Event):
-    """The retry budget does not allow a retry.
+    """The retry budget has too few tokens for a retry, so there is no other attempt.
 
     Attributes:
         cost: The tokens that the retry would have taken.
@@ -204,4 +204,9 @@ def emit(hooks: Iterable[EventHook], event: Event) -> None:
         try:
             hook(event)
         except Exception:
-            logger.exception("hook %r failed at %s; going on", hook, event.name)
+            logger.exception(
+                "hook %r raised an exception for %s; nothing else is affected: correct "
+                "the hook",
+                hook,
+                event.name,
+            )

@@ -213,7 +213,10 @@ def test_a_sentence_says_what_a_reset_costs():
     )
     one.refused(P[1], ReadRefusal(1, position=100), 0.0)
     (event,) = told(one.range_found(P[1], 0, 5, 0.1))
-    assert "the topic was made anew, or its log was truncated; 5 that" in event.sentence
+    assert (
+        "the topic was created again, or its log was truncated; 5 that"
+        in event.sentence
+    )
 
 
 def test_a_lost_position_is_raised_where_the_policy_says_so():

@@ -185,7 +185,7 @@ def test_bounds_belong_to_what_is_allowed(settings):
         ("{topic", "the only placeholder is {topic}"),
         ("{topic:>5}.dlq", "not a valid topic name: "),
         ("{topic:.1}.dlq", "write the placeholder exactly as {topic}"),
-        ("{topic}", "is the record's own topic, so "),
+        ("{topic}", "this is the record's own topic, so "),
         ("{{topic}}.dlq", "not a valid topic name: "),
     ],
 )

@@ -153,7 +153,7 @@ def test_a_look_that_fails_is_logged_and_the_next_one_comes(file, caplog, monkey
     monkeypatch.setattr(watcher, "reload", look)
     with caplog.at_level(logging.ERROR), watcher:
         assert looked.wait(10)
-    assert "the check failed; going on" in caplog.text
+    assert "the check failed, and the present policy stays in use" in caplog.text
     assert str(file) in caplog.text
 
 

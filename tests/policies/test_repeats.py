@@ -72,11 +72,11 @@ def test_another_error_of_a_repeated_call_is_no_success():
 @pytest.mark.parametrize(
     ("confirm", "said"),
     [
-        (None, "was not checked"),
+        (None, "nothing checked the result"),
         (lambda: True, None),
         (lambda: None, None),
-        (lambda: False, "not as requested"),
-        (lambda: "1 partition, not 3", "as requested: 1 partition, not 3"),
+        (lambda: False, "differs from the request: check it"),
+        (lambda: "1 partition, not 3", "from the request: 1 partition, not 3"),
         (lambda: 1 / 0, "confirm() raised"),
     ],
 )

@@ -129,7 +129,7 @@ def test_clients_of_a_process_are_few(kafka_cluster):
         ({"config": {"acks": 0}}, "only acks=all"),
         ({"config": {"lingr.ms": 0}}, "did you mean 'kafka.linger.ms'?"),
         ({"policy": {"on_rejct": "drop"}}, "did you mean 'on_reject'?"),
-        ({"partitions": 0}, "partitions is at least 1"),
+        ({"partitions": 0}, "partitions must be 1 or more"),
         ({"order_by": [1]}, "order_by is a list of columns"),
         ({"max_record_bytes": "1"}, "a number of bytes"),
     ],

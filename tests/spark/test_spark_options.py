@@ -81,7 +81,7 @@ def client(**config):
         ({"topic": "t", "policy": json.dumps(letters_to("t"))}, "are the same"),
         ({"compacted": "yes"}, "is true or false, not 'yes'"),
         ({"max_record_bytes": "1MB"}, "is a number of bytes, not '1MB'"),
-        ({"max_record_bytes": "0"}, "at least 1"),
+        ({"max_record_bytes": "0"}, "must be 1 or more"),
         ({"policy": '{"in_doubt": "ignore"}'}, "must be 'raise', 'report' or 'resend'"),
         ({"kafka.acks": "0"}, "only acks=all"),
         ({"kafka.enable.idempotence": "false"}, "a retry may write twice"),

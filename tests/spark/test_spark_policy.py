@@ -463,8 +463,8 @@ def test_attempt_of_the_client_that_is_longer_than_the_deadline_is_told(caplog):
     with caplog.at_level(logging.WARNING, "kafkaguard.spark"):
         settings_of({"deadline": 30}, config={"delivery.timeout.ms": 60_000})
     (said,) = [record.getMessage() for record in caplog.records]
-    assert "a limit of 30 s" in said
-    assert "delivery.timeout.ms of 60 s" in said
+    assert "limits an attempt to 30 s, but delivery.timeout.ms" in said
+    assert "lets the client take 60 s: lower delivery.timeout.ms" in said
 
 
 def test_null_keys_are_left_to_the_broker_where_the_policy_says_so():

@@ -357,7 +357,7 @@ def test_guard_sink_sets_headers_without_a_name_aside(
         (some, {"order_by": ("at", "key")}, "order_by: there is no column at"),
         (some, {"order_by": 1}, "order_by is a list of columns, not int"),
         (some, {"order_by": [1]}, "order_by is a list of columns, not int"),
-        (some, {"partitions": -1}, "partitions is at least 1, not -1"),
+        (some, {"partitions": -1}, "partitions must be 1 or more, not -1"),
         (some, {"partitions": "4"}, "partitions is a number of tasks, not str"),
     ],
 )
@@ -591,8 +591,8 @@ def test_guard_sink_without_dead_letters_lands_nothing(spark, kafka_cluster, com
         ("key, value", {"topic": ""}, "topic is empty"),
         ("key, value", {"topic": "a b"}, "'a b' is not a valid topic name"),
         ("key, value", {"topic": None}, "topic is the name of a topic, not NoneType"),
-        ("key, value", {"max_record_bytes": 0}, "max_record_bytes is at least 1"),
-        ("key, value", {"partitions": 0}, "partitions is at least 1"),
+        ("key, value", {"max_record_bytes": 0}, "max_record_bytes must be 1 or more"),
+        ("key, value", {"partitions": 0}, "partitions must be 1 or more"),
     ],
 )
 def test_guard_sink_refuses_what_write_refuses(spark, columns, arguments, said):

@@ -41,7 +41,11 @@ Assume = Literal["earliest", "latest"]
 
 
 class AsyncReportCalls:
-    """Log directories and lag, as awaited calls. Subclasses set ``cluster_view``."""
+    """The awaited calls ``log_dirs()`` and ``lag()`` of a guarded client.
+
+    Attributes:
+        cluster_view: The guard's own connections to the cluster; each client sets it.
+    """
 
     cluster_view: ClusterView
 
@@ -159,7 +163,7 @@ class AsyncClusterCalls(AsyncReportCalls):
         partitions: Iterable[Any],
         timeout: float = TIMEOUT_S,  # noqa: ASYNC109 - limits the whole report, cancels nothing
     ) -> OffsetsReport:
-        """Look up the first offset of partitions; for tiered topics, the remote one.
+        """Look up first offsets of partitions, in remote storage if a topic is tiered.
 
         While a broker is still reading the metadata of remote storage, the request is
         repeated for the partitions concerned, at intervals of 0.1 s or more, until
@@ -169,6 +173,16 @@ class AsyncClusterCalls(AsyncReportCalls):
         Args:
             partitions: Pairs of topic and partition, or any client's TopicPartition.
             timeout: Seconds for the whole report. Default: 30.
+
+        Returns:
+            An offset or an error for each partition.
+
+        Raises:
+            KafkaGuardError: The client was closed, or its settings cannot be used for
+                the guard's own connections.
+            TypeError: ``partitions`` is not a list of partitions, or ``timeout`` is not
+                a number.
+            ValueError: ``timeout`` is not above 0.
         """
         return await self._list(_map_to_time(partitions, EARLIEST), timeout)
 
@@ -240,7 +254,11 @@ class AsyncClusterCalls(AsyncReportCalls):
 
 
 class ReportCalls:
-    """Log directories and lag, as blocking calls. Subclasses set ``cluster_view``."""
+    """The blocking calls ``log_dirs()`` and ``lag()`` of a guarded client.
+
+    Attributes:
+        cluster_view: The guard's own connections to the cluster; each client sets it.
+    """
 
     cluster_view: ClusterView
 

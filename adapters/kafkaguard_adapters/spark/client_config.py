@@ -155,6 +155,7 @@ def _try_out(settings: Mapping[str, str]) -> None:
         own_error = _find_error({**_BESIDE.get(name, {}), name: value})
         if own_error is not None:
             allowed = f" (one of {_CHOICES[name]})" if name in _CHOICES else ""
+            own_error = re.sub(r'(property) "[^"]+"', rf'\1 "{name}"', own_error)
             raise _setting_error(name, f"{_hide(own_error, [value])}{allowed}")
     if "sasl.mechanism" not in settings and "SASL mechanism" in error:
         mechanisms = _CHOICES["sasl.mechanism"]

@@ -70,9 +70,18 @@ def warn_of_long_attempts(policy: RetryPolicy, seconds: float) -> None:
     """
     longest = min(policy.deadline, policy.attempt_timeout or policy.deadline)
     if seconds > longest:
-        unused = f"a limit of {longest:g} s"
-        why = f"a client with delivery.timeout.ms of {seconds:g} s"
-        _warn_once(policy.name, unused, why)
+        _warn_of_limit(policy.name, longest, seconds)
+
+
+@lru_cache(maxsize=64)
+def _warn_of_limit(name: str, longest: float, seconds: float) -> None:
+    _log.warning(
+        "policy %s limits an attempt to %g s, but delivery.timeout.ms lets the client "
+        "take %g s: lower delivery.timeout.ms, or raise attempt_timeout or deadline",
+        name,
+        longest,
+        seconds,
+    )
 
 
 @lru_cache(maxsize=64)

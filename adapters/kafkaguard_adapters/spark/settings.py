@@ -186,7 +186,7 @@ def check_number(name: str, number: int | None, wanted: str) -> None:
     """
     check_type(name, number, int | None, wanted)
     if number is not None and number < 1:
-        raise setting_error(f"{name} is at least 1, not {number}", setting=name)
+        raise setting_error(f"{name} must be 1 or more, not {number}", setting=name)
 
 
 def check_topics(topic: str | None, dead_letter_topic: str | None) -> None:

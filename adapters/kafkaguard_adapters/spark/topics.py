@@ -241,8 +241,8 @@ class Brokers:
         return errors.make(
             e.ClientConfigurationError,
             f"{self._servers} ends each TLS handshake, as a listener without TLS does: "
-            "set security.protocol to that of this listener, or use the port of one "
-            "with TLS",
+            "set kafka.security.protocol to PLAINTEXT or SASL_PLAINTEXT, or use the "
+            "port of a TLS listener",
         )
 
     def _unreachable(self, timeout: float) -> e.KafkaGuardError:

@@ -372,9 +372,13 @@ def _context(settings: Settings, make: Make) -> ssl.SSLContext | None:
     try:
         return settings.tls() if settings.tls else None
     except OSError as error:  # a file is missing, or is not what it should be
-        text = f"TLS cannot be set up: {error.strerror or error}"
+        reason = error.strerror or (error.args[0] if error.args else error)
+        text = f"TLS cannot be set up: {reason}"
         file_text = f" ({error.filename})" if error.filename else ""
-        advice = "check the files of certificates and keys"
+        advice = (
+            "check the PEM files of the CA, the client's certificate and its key, and "
+            "the list of ciphers"
+        )
         raise make(ClientConfigurationError, f"{text}{file_text}: {advice}") from error
 
 

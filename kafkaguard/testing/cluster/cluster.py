@@ -185,18 +185,20 @@ class KafkaCluster:
         """Return the settings with which a client connects, including the password.
 
         Args:
-            listener: The listener's name.
-            client: ``kafka-python``, ``confluent``, ``aiokafka`` or ``spark``.
+            listener: The listener's name. Default: ``PLAINTEXT``.
+            client: ``kafka-python`` (default), ``confluent``, ``aiokafka`` or
+                ``spark``.
             user: The user, if the listener needs one.
-            mechanism: The SASL mechanism, if the listener has several.
+            mechanism: The SASL mechanism, if the listener has several. Default: its
+                first.
 
         Returns:
             Keyword arguments of kafka-python and aiokafka, the configuration of
             confluent-kafka, or options of Spark's source and sink.
 
         Raises:
-            ClusterError: There is no such listener, client or user, or a user is
-                missing.
+            ClusterError: There is no such listener, client, user or mechanism, a user
+                is missing, or the cluster is not running.
         """
         target = self.listener(listener)
         access = self._blueprint.security.access(
@@ -248,18 +250,19 @@ class KafkaCluster:
         """Create a topic, and wait until all serving brokers see its leaders.
 
         Args:
-            name: The name. Default: a unique name.
-            partitions: The number of partitions.
+            name: The name. Default: ``topic-`` and 12 random hexadecimal digits.
+            partitions: The number of partitions. Default: 1.
             replication_factor: The number of replicas. Default: three, or the number of
                 brokers if that is less.
-            config: Topic settings.
+            config: Topic settings by Kafka's names. Default: none.
 
         Returns:
             The name.
 
         Raises:
-            kafka.errors.KafkaError: The cluster refused.
-            ClusterError: Not all brokers knew the topic in time.
+            kafka.errors.KafkaError: The controller refused the topic.
+            ClusterError: Not all brokers knew the topic within 20 s, or no broker is
+                running.
             TypeError: A number is not a whole number.
             ValueError: A number is below 1.
         """
@@ -272,11 +275,21 @@ class KafkaCluster:
         )
 
     def delete_topic(self, name: str) -> None:
-        """Delete a topic, and wait until no serving broker knows it any more."""
+        """Delete a topic, and wait until no serving broker knows it any more.
+
+        Raises:
+            kafka.errors.KafkaError: The controller refused, or there is no such topic.
+            ClusterError: A broker still knew the topic after 20 s, or none is running.
+        """
         topics.delete_topic(self._serving(), name)
 
     def alter_topic(self, name: str, config: Mapping[str, object]) -> None:
-        """Change settings of a topic, and wait until all serving brokers have them."""
+        """Change settings of a topic, and wait until all serving brokers have them.
+
+        Raises:
+            kafka.errors.KafkaError: The controller refused a setting.
+            ClusterError: Not all brokers had them within 20 s, or none is running.
+        """
         topics.alter_topic(self._serving(), name, config)
 
     def grant(self, user: str, operation: str, resource: str, name: str) -> None:

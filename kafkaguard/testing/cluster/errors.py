@@ -17,7 +17,11 @@ class JavaNotFoundError(ClusterError):
 
 @public("kafkaguard.testing")
 class JarsNotFoundError(ClusterError):
-    """The jars of the Kafka version are missing and could not be downloaded."""
+    """Kafka's jars are not available; the text says what to do.
+
+    There is no such version, the download failed, or ``KAFKAGUARD_KAFKA_JARS`` names a
+    folder that lacks a jar.
+    """
 
 
 @public("kafkaguard.testing")

@@ -72,10 +72,12 @@ def _in_range(code: int) -> int:
 class SelectedRequests:
     """Selected requests; the methods say what happens to them.
 
-    Each method has ``times``, the limit of how often it happens (default: no limit). It
-    returns the :class:`Fault`, which counts how often it happened (``fired``), can be
-    removed, and is a context manager. If a method has ``written``, this says whether
-    the broker executes the request before the client gets the error or no answer.
+    Each method but ``cap`` and ``hide`` has ``times``, the limit of how often it
+    happens (default: no limit; for ``down``, once). It returns the :class:`Fault`,
+    which counts how often it happened (``fired``), can be removed, and is a context
+    manager. If a method has ``written``, this says whether the broker executes the
+    request before the client gets the error or no answer. Each method raises
+    ``FaultSpecError`` for a value that it cannot use.
 
     Args:
         add: Adds a fault to the proxy.
@@ -152,7 +154,7 @@ class SelectedRequests:
         return self._set(actions.throttle(_seconds(seconds)), times)
 
     def drop(self, *, times: int | None = None, written: bool = True) -> Fault:
-        """Drop the answer; the connection stays open, but gets no more answers."""
+        """Send no answer; the connection stays open, but gets no more answers."""
         return self._break_off("drop", times, written=written)
 
     def close(self, *, times: int | None = None, written: bool = False) -> Fault:

@@ -77,7 +77,7 @@ class Preview:
         return {**asdict(self), "deadline": deadline}
 
     def to_json(self) -> str:
-        """Return JSON."""
+        """Return the result of :meth:`to_dict` as JSON text, indented by two spaces."""
         return json.dumps(self.to_dict(), indent=2)
 
     def __str__(self) -> str:

@@ -192,8 +192,9 @@ class DeadLetter(Part):
             raise ValueError("write the placeholder exactly as {topic}")
         if name == "t" and value != "t":
             raise ValueError(
-                "is the record's own topic, so a rejected record would come back for "
-                "ever: add something to it, such as {topic}.dlq"
+                "this is the record's own topic, so a rejected record would be read "
+                "and rejected again without end: write another name, such as "
+                "{topic}.dlq"
             )
         return value
 

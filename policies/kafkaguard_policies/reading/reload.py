@@ -110,7 +110,9 @@ class PolicyWatcher:
                 change(policy)
             except Exception:
                 logger.exception(
-                    "%r raised an exception for the new policy; going on", change
+                    "%r raised an exception for the new policy, which is in use: "
+                    "correct the subscriber",
+                    change,
                 )
 
     def start(self) -> Self:
@@ -149,4 +151,8 @@ class PolicyWatcher:
             try:
                 self.reload()
             except Exception:
-                logger.exception("policy %s: the check failed; going on", self.source)
+                logger.exception(
+                    "policy %s: the check failed, and the present policy stays in use; "
+                    "the next check follows",
+                    self.source,
+                )

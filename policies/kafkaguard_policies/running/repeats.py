@@ -55,16 +55,25 @@ def report_done(
         return
     if confirm is None:
         _log.warning(
-            "an earlier attempt made the change, and its answer was lost (%s): whether "
-            "it is as requested was not checked; give retry(confirm=) for that",
+            "an earlier attempt made this change, but its answer was lost (%s), and "
+            "nothing checked the result: give retry(confirm=...) to check it",
             error,
         )
         return
     try:
         answer = confirm()
     except Exception:  # noqa: BLE001 - the check is the caller's
-        _log.exception("an earlier attempt made the change, and confirm() raised")
+        _log.exception(
+            "an earlier attempt made this change, and confirm() raised an exception: "
+            "check the object yourself"
+        )
         return
     if answer is False or isinstance(answer, str):
         what = f": {answer}" if isinstance(answer, str) else ""
-        _log.warning("it exists, but not as requested%s (%s)", what, error)
+        _log.warning(
+            "the object exists, but confirm() found that it differs from the "
+            "request%s: check it, then alter it or delete it (answer to the repeated "
+            "call: %s)",
+            what,
+            error,
+        )

@@ -151,7 +151,11 @@ class Retrier(Caller):
             try:
                 report(self.context, elapsed, policy_id)
             except Exception:  # noqa: BLE001 - a broken hook never breaks a call
-                logger.exception("hook %r failed at a success; going on", report)
+                logger.exception(
+                    "on_success of a hook (%r) raised an exception; the call succeeded "
+                    "and its result is returned: correct the hook",
+                    report,
+                )
 
 
 def seconds(value: float | timedelta) -> float:

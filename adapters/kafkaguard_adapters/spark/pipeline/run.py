@@ -248,8 +248,10 @@ def _suggest_format(pipeline: Pipeline) -> Iterator[None]:
         if "DATA_SOURCE_NOT_FOUND" not in str(error):
             raise
         name = pipeline.source.format
-        hint = did_you_mean(name, _FORMATS)
-        message = f"Spark refuses the pipeline: it has no format {name!r}{hint}"
+        known = name.lower() in _FORMATS
+        near = "" if known else did_you_mean(name, _FORMATS)
+        hint = near or ": correct the name, or add its package to spark.jars.packages"
+        message = f"Spark refuses the pipeline: Spark has no format {name!r}{hint}"
         raise mistake(message, "source", "format") from error
 
 

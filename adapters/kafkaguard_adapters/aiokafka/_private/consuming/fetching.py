@@ -129,7 +129,10 @@ class AIOKafkaConsumerShell(AnswersShell):
         try:
             visible, limit = self._hide_held(assignment)
         except Exception:  # noqa: BLE001 - else the fetcher would end
-            _log.exception("the guard failed; the consumer reads on without it")
+            _log.exception(
+                "the guard failed (a bug in kafkaguard: report it); the consumer reads "
+                "on without it"
+            )
             return self._choose(assignment)
         fetches, resets, timeout, *rest = self._choose(visible)
         return fetches, resets, max(_SHORTEST_S, min(timeout, limit)), *rest
@@ -164,7 +167,10 @@ class AIOKafkaConsumerShell(AnswersShell):
                 for topic, parts in response.topics
             ]
         except Exception:  # noqa: BLE001 - else the fetcher would end
-            _log.exception("the guard failed; the consumer reads on without it")
+            _log.exception(
+                "the guard failed (a bug in kafkaguard: report it); the consumer reads "
+                "on without it"
+            )
 
     def _is_handled(self, topic: str, each: Any, positions: Mapping[Any, int]) -> bool:
         """Return whether the guard handles a partition of an answer."""

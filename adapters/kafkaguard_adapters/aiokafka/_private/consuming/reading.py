@@ -121,8 +121,11 @@ class Reading:
         self.end(
             errors.make(
                 ClientClosedError,
-                f"the task that fetches has ended ({cause or 'it was cancelled'}), so "
-                "nothing will be read any more: stop this consumer and build a new one",
+                f"aiokafka's fetch task has ended ({cause!r}), so nothing will be read "
+                "any more: stop this consumer and build a new one"
+                if cause
+                else "aiokafka's fetch task was cancelled, so nothing will be read any "
+                "more: stop this consumer and build a new one",
             )
         )
 
@@ -166,7 +169,10 @@ class _Fetched(OrderedDict[Any, Any]):
                     place, result, records._records_iterator
                 )
         except Exception:  # noqa: BLE001 - else the fetcher would end
-            _log.exception("the guard failed; the consumer reads on without it")
+            _log.exception(
+                "the guard failed (a bug in kafkaguard: report it); the consumer reads "
+                "on without it"
+            )
         super().__setitem__(place, result)
 
     def __delitem__(self, place: Any) -> None:
