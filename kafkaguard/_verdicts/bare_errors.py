@@ -1,4 +1,4 @@
-"""confluent-kafka's ``KafkaError``, which can be raised but is no exception.
+"""confluent-kafka's ``KafkaError``, which can be raised but is not an exception.
 
 ``raise message.error()`` passes every ``except`` that names a class, ``BaseException``
 too; only a bare ``except:`` meets it.

@@ -1,7 +1,7 @@
 """Texts of Java's client and of Spark's Kafka source that tell more than the class.
 
 Java's ``TimeoutException`` stands for much. While metadata is waited for nothing has
-been sent, so that is no delivery in doubt (``KafkaProducer.waitOnMetadata``).
+been sent, so that delivery is not in doubt (``KafkaProducer.waitOnMetadata``).
 """
 
 from __future__ import annotations

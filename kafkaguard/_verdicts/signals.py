@@ -81,7 +81,7 @@ CONDITIONS: dict[str, int | type[e.KafkaGuardError]] = {
 }
 _CLIENTS = {"kafka": "kafka-python", "aiokafka": "aiokafka"}
 _CONFLUENT = frozenset({"confluent_kafka", "cimpl"})
-# What tells a confluent_kafka.KafkaError, which is no exception, from other objects.
+# What only a confluent_kafka.KafkaError has, which is not an exception.
 _OF_KAFKA_ERROR = "txn_requires_abort"
 
 # Exceptions of Python's own that stand for something on the way to a broker. By name,
@@ -212,7 +212,7 @@ def signal_of(error: Any) -> Signal | None:
     authorization error), and that more than an exception that is no Kafka client's.
 
     Returns:
-        The signal, or None if ``error`` is no exception and no ``KafkaError``.
+        The signal, or None if ``error`` is neither an exception nor a ``KafkaError``.
     """
     best = _read(error)
     if best is not None and best.key in _WRAPPERS:

@@ -221,7 +221,8 @@ class Sending:
         """Add a record whose key must be checked, or whose topic may be held.
 
         Raises:
-            TypeError: The partition is no number: the client's sender would die of it.
+            TypeError: The partition is not a number: the client's sender would die
+                of it.
         """
         operator.index(tp.partition)
         is_disguised, self._is_disguised = self._is_disguised, False
@@ -239,7 +240,7 @@ class Sending:
         """Add a batch that the application has built.
 
         Raises:
-            TypeError: It is no batch, or the partition is no number: the client's
+            TypeError: It is not a batch, or the partition is not a number: the client's
                 sender would die of it.
         """
         if not moving.is_batch(builder):
@@ -438,7 +439,7 @@ class Sending:
                 why = f"no broker has said in this time whether topic {topic} exists"
             return errors.make(
                 ClientNotConnectedError,
-                f"nothing was sent within {limit}: {why}",
+                f"nothing was sent within {limit}, because {why}",
                 verdict=classify(ClientNotConnectedError(), api="Produce"),
                 theirs=type(error),
                 original=error,
@@ -449,8 +450,8 @@ class Sending:
         message = None
         if isinstance(error, KafkaTimeoutError):
             message = (
-                f"nothing was sent within {limit}: the client's buffer has no room, "
-                "because earlier batches of this partition have no answer yet"
+                f"nothing was sent within {limit}, because the client's buffer has no "
+                "room: earlier batches of this partition have no answer yet"
             )
             known["verdict"] = classify(error, api="Produce", phase="enqueue")
         return errors.translate(

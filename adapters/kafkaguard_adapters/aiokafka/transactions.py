@@ -18,7 +18,7 @@ from aiokafka.errors import KafkaError
 from kafkaguard._delivery.table import TransactionEvent
 from kafkaguard._delivery.time_limit import TimeLimit
 from kafkaguard._delivery.transaction_calls import DONE, Answer, TransactionCalls
-from kafkaguard._delivery.transaction_words import (
+from kafkaguard._delivery.transaction_errors import (
     BEGIN,
     COMMIT,
     TransactionTraits,

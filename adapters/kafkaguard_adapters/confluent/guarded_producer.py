@@ -252,7 +252,7 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
     def _poll_slowly(self, timeout: float) -> int:
         """Poll while the guard polls too: call the queued callbacks here.
 
-        Inside a callback it does nothing: the poll that called the callback goes on
+        Inside a callback it does nothing: the poll that called the callback continues
         afterwards.
         """
         if self._callbacks.is_inside():

@@ -20,7 +20,7 @@ from kafkaguard._delivery.transaction_calls import (
     Step,
     TransactionCalls,
 )
-from kafkaguard._delivery.transaction_words import (
+from kafkaguard._delivery.transaction_errors import (
     BEGIN,
     OFFSETS,
     Call,
@@ -84,7 +84,7 @@ class Transactions(ThreadTransactions):
     def _not_transactional(self, call: Call) -> KafkaGuardError:
         """Return what the client says about it; it may also be closed."""
         answer: Answer = self._make(Step("begin", 0.0))
-        return self._calls.words.judged(answer.cause, call)
+        return self._calls.errors.make_judged(answer.cause, call)
 
     def add_offsets(
         self, offsets: Any, group: Any, timeout: float | None = None

@@ -262,8 +262,9 @@ def reason_of(error: BaseException, producer: Any) -> BaseException:
         return reading.unwrapped(error)
     made = errors.make(
         ClientConfigurationError,
-        f"the brokers gave the producer no id (InitProducerId: {_name(refusal)}): set "
-        "enable_idempotence=False, or use brokers that give one; nothing was sent",
+        f"the brokers gave the producer no id (InitProducerId: {_name(refusal)}), and "
+        "an idempotent producer needs one; nothing was sent. Set "
+        "enable_idempotence=False, or connect to brokers that support InitProducerId",
         verdict=NO_PRODUCER_ID,
     )
     made.__cause__ = error

@@ -431,7 +431,7 @@ class Sending:
         else:
             why = f"the brokers do not know topic {topic}"
             verdict = classify(3, api="Produce", phase="enqueue")
-        return f"nothing was sent within {limit}: {why}", verdict
+        return f"nothing was sent within {limit}, because {why}", verdict
 
 
 def check_partition(partition: Any) -> None:
@@ -442,7 +442,8 @@ def check_partition(partition: Any) -> None:
     """
     if not hasattr(partition, "__index__"):
         raise TypeError(
-            f"send(partition): a whole number, not {partition!r}. Nothing was sent"
+            "send(): partition must be an int, not "
+            f"{type(partition).__name__}; nothing was sent"
         )
 
 
@@ -454,6 +455,6 @@ def _check_timestamp(timestamp_ms: Any) -> None:
     """
     if isinstance(timestamp_ms, int) and not -_INT64 <= timestamp_ms < _INT64:
         raise ValueError(
-            "send(timestamp_ms): milliseconds since 1970, in 64 bits; not "
-            f"{timestamp_ms}. Nothing was sent"
+            "send(): timestamp_ms must be milliseconds since 1970 in 64 bits, not "
+            f"{timestamp_ms}; nothing was sent"
         )

@@ -32,7 +32,7 @@ from kafkaguard._delivery.transaction_calls import (
     Step,
     TransactionCalls,
 )
-from kafkaguard._delivery.transaction_words import Call, TransactionTraits
+from kafkaguard._delivery.transaction_errors import Call, TransactionTraits
 from kafkaguard.errors import ClientClosedError
 from kafkaguard_adapters.kafka_python._private import reading
 from kafkaguard_adapters.kafka_python._private import transactions as inside

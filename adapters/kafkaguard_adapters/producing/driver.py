@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from kafkaguard._delivery.command_table import TABLE, Row, Turn
 from kafkaguard._delivery.transaction_calls import proceed
 from kafkaguard_adapters.producing.application_calls import ApplicationCalls
-from kafkaguard_adapters.producing.driver_base import DriverBase
+from kafkaguard_adapters.producing.driver_base import BUG, DriverBase
 from kafkaguard_adapters.producing.lanes import Lane
 from kafkaguard_adapters.producing.steps import run
 from kafkaguard_adapters.producing.watch import Watch
@@ -178,7 +178,7 @@ class ThreadDriver(DriverBase):
         lane.start()
 
     def _lane_failed(self, error: BaseException) -> None:
-        self.fault("a command of the delivery machine failed", error)
+        self.fault(f"a command of the delivery machine failed {BUG}", error)
 
     def _run(self, row: Row, command: c.Command) -> None:
         try:
@@ -332,9 +332,9 @@ class ThreadDriver(DriverBase):
     def _wait_for_outcomes(self, work: Work, deadline: float) -> int:
         with self._changed:
             self._changed.wait_for(
-                lambda: not self.machine.left(work), max(0.0, deadline - _now())
+                lambda: not self.machine.count_open(work), max(0.0, deadline - _now())
             )
-            return self.machine.left(work)
+            return self.machine.count_open(work)
 
     def run(self, flow: Flow[T], make: Callable[[Step], Answer]) -> T:
         """Make the steps of a transactional call.
@@ -439,7 +439,7 @@ class ThreadDriver(DriverBase):
         try:
             self._report_fact(self.machine.tick, _now())
         except Exception as error:  # noqa: BLE001 - else records would wait forever
-            self.fault("a scheduled step of the delivery machine failed", error)
+            self.fault(f"a scheduled step failed {BUG}", error)
             time.sleep(_REST_S)
 
     def fault(self, what: str, error: BaseException) -> None:
@@ -482,5 +482,4 @@ class _WeakDriver:
         try:
             fact(driver, *what)
         except Exception as error:  # noqa: BLE001 - see above
-            name = fact.__name__
-            driver.fault(f"the guard could not process the fact {name!r}", error)
+            driver.fault(f"the fact {fact.__name__!r} was not processed {BUG}", error)

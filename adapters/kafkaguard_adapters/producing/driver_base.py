@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.asking.cluster_view import ClusterView
     from kafkaguard_adapters.building import Wish
 
+#: What a log line says of an exception in the guard's own code.
+BUG = "(a bug in kafkaguard: report it)"
+
 
 class DriverBase:
     """Makes the machine of a client, and knows which sends must wait.

@@ -47,13 +47,16 @@ def check_timeout(method: str, timeout: Any) -> None:
         TypeError: The timeout is not a number of seconds.
         ValueError: The timeout is negative or NaN.
     """
-    allowed = f"{method}(timeout): seconds, 0 or more, or None for the default"
     if timeout is None:
         return
+    allowed = (
+        f"{method}(): timeout must be a number of seconds of 0 or more, or None for "
+        "the default, not"
+    )
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
-        raise TypeError(f"{allowed}; not {timeout!r}")
+        raise TypeError(f"{allowed} {type(timeout).__name__}")
     if not timeout >= 0:
-        raise ValueError(f"{allowed}; not {timeout!r}")
+        raise ValueError(f"{allowed} {timeout:g}")
 
 
 def delivery_failed(errors: ClientErrors, report: DeliveryReport) -> DeliveryFailed:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from kafkaguard._delivery.command_table import TABLE, Row, Turn
 from kafkaguard._delivery.transaction_calls import proceed
 from kafkaguard._retries.events import emit
-from kafkaguard_adapters.producing.driver_base import DriverBase
+from kafkaguard_adapters.producing.driver_base import BUG, DriverBase
 from kafkaguard_adapters.producing.steps import arun
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class TaskDriver(DriverBase):
                 try:
                     self._execute(command)
                 except Exception as error:  # noqa: BLE001 - the next commands must run, too
-                    self.fault("a command of the delivery machine failed", error)
+                    self.fault(f"a command of the delivery machine failed {BUG}", error)
         finally:
             self._is_busy = False
         if self._waiters:
@@ -175,7 +175,7 @@ class TaskDriver(DriverBase):
             if inspect.isawaitable(found):
                 found = await found
         except Exception as error:  # noqa: BLE001 - the machine waits for a reply
-            self.fault("a command of the delivery machine failed", error)
+            self.fault(f"a command of the delivery machine failed {BUG}", error)
             found = row.if_raised(command, error)
         if row.reply is not None:
             self.take(row.reply(self, command, found, _now()))
@@ -280,10 +280,10 @@ class TaskDriver(DriverBase):
         """
         work = self.machine.open_work()
         self.shell.send_now()
-        while self.machine.left(work) and await self._changes(deadline):
+        while self.machine.count_open(work) and await self._changes(deadline):
             self.shell.send_now()
         await self.let_readers_run()
-        return self.machine.left(work)
+        return self.machine.count_open(work)
 
     async def let_readers_run(self) -> None:
         """Let coroutines that await a record's future run first."""
@@ -361,11 +361,11 @@ class TaskDriver(DriverBase):
                 self.take(self.machine.tick(_now()))
                 due = self.machine.next_due()
         except Exception as error:  # noqa: BLE001 - else records would wait forever
-            self.fault("a scheduled step of the delivery machine failed", error)
+            self.fault(f"a scheduled step failed {BUG}", error)
             due = _now() + _REST_S
         if due is not None:
             self._set_timer(due)
 
 
 def _log_fault(what: str, error: BaseException) -> None:
-    _log.error("%s; going on", what, exc_info=error)
+    _log.error("%s; the producer continues", what, exc_info=error)

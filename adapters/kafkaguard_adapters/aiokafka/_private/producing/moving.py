@@ -363,7 +363,9 @@ def check_topic_names(producer: Any) -> None:
 
     def add_topic(topic: Any) -> Any:
         if not isinstance(topic, str):
-            raise TypeError(f"a topic is a str, not {topic!r}; nothing was sent")
+            raise TypeError(
+                f"topic must be a str, not {type(topic).__name__}; nothing was sent"
+            )
         if not can_be_a_topic(topic):
             raise InvalidTopicError(
                 f"{shortened(topic)!r} is not a topic's name ({ALLOWED}); nothing was "
