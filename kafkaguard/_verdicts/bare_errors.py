@@ -13,7 +13,7 @@ from kafkaguard._verdicts.classification import classify
 from kafkaguard.errors import KafkaGuardError, dual
 
 
-def met() -> KafkaGuardError:
+def current_error() -> KafkaGuardError:
     """Return what a bare ``except:`` has met as an exception; call it there.
 
     Returns:
@@ -28,9 +28,12 @@ def met() -> KafkaGuardError:
     cls = dual(
         classify(error).error_class, sys.modules["confluent_kafka"].KafkaException
     )
-    made = cls.__new__(cls, error)
+    exception = cls.__new__(cls, error)
     KafkaGuardError.__init__(
-        made, client="confluent-kafka", code=error.code(), broker_message=error.str()
+        exception,
+        client="confluent-kafka",
+        code=error.code(),
+        broker_message=error.str(),
     )
-    made.args = (error,)
-    return made
+    exception.args = (error,)
+    return exception

@@ -463,7 +463,7 @@ class TestHandedOver:
             return result
 
         driver = SimpleNamespace(machine=SimpleNamespace(stops_hand_over=stops))
-        handed = run(DriverBase._handing_over(driver, records), give)
+        handed = run(DriverBase._hand_over_each(driver, records), give)
         assert not list(given)
         return handed
 

@@ -227,7 +227,7 @@ class AIOKafkaShell(ReportingShell):
         producer = batch.producer
         task = reading.sender_task(producer)
         if task is not None and task.done() and producer is self.producer:
-            self._has_ended(producer, task)
+            self._report_end(producer, task)
         if not reading.is_idempotent(producer) or not reading.is_numbered(batch.source):
             return
         is_odd = getattr(cause, "errno", None) in _NOT_FIXED_BY_REWIND
@@ -236,21 +236,21 @@ class AIOKafkaShell(ReportingShell):
         elif self.is_transactional:
             self.has_gap = True
         else:
-            self._has_died(producer, cause, batch.place)
+            self._report_death(producer, cause, batch.place)
 
     # --- the death of a producer ------------------------------------------------------
 
     def _sender_ended(self, producer: Any, task: asyncio.Task[None]) -> None:
         if producer is self.producer and not self._is_closed:
-            self._has_ended(producer, task)
+            self._report_end(producer, task)
 
-    def _has_ended(self, producer: Any, task: asyncio.Task[None]) -> None:
+    def _report_end(self, producer: Any, task: asyncio.Task[None]) -> None:
         cause = reading.why_ended(task)
         if cause is None:
             cause = KafkaError("its background task was cancelled")
-        self._has_died(producer, cause.__cause__ or cause)
+        self._report_death(producer, cause.__cause__ or cause)
 
-    def _has_died(
+    def _report_death(
         self, producer: Any, cause: BaseException, where: Place | None = None
     ) -> None:
         """Report that a producer is dead, once."""
@@ -409,10 +409,10 @@ class AIOKafkaShell(ReportingShell):
         self._wholes[builder] = Whole(future)
         try:
             add = self._hooks[self.producer].add_batch
-            theirs = await add(builder, tp, within)
+            future = await add(builder, tp, within)
         finally:
             self._wholes.pop(builder, None)
-        theirs.add_done_callback(_silence)  # the application has the other future
+        future.add_done_callback(_silence)  # the application has the other future
         return future
 
     def send_now(self) -> None:

@@ -122,7 +122,7 @@ class ConfluentShell(ReportingShell):
         self._settings = settings
         self._view = view
         #: The open window of each topic, for records that are sent again.
-        self._again: dict[str, Window] = {}
+        self._resend_windows: dict[str, Window] = {}
         self._open: dict[Window, None] = {}
         #: Guards which windows are open, the poller and which producer is in use. It is
         #: entered again by ``close_window``, when a full window is followed by another.
@@ -196,7 +196,7 @@ class ConfluentShell(ReportingShell):
             self._next_token,
             self,
             self._suspects,
-            is_again=windows is self._again,
+            is_resend=windows is self._resend_windows,
             is_first=topic not in {each.place.topic for each in self.open_windows()},
         )
         self._next_token += capacity
@@ -208,7 +208,7 @@ class ConfluentShell(ReportingShell):
     def close_window(self, window: Window) -> None:
         """Close a window for new records; the window ends with its last report."""
         with self._lock:
-            for windows in (self.windows, self._again):
+            for windows in (self.windows, self._resend_windows):
                 if windows.get(window.place.topic) is window:
                     del windows[window.place.topic]
             was_open = window.close()
@@ -248,7 +248,7 @@ class ConfluentShell(ReportingShell):
             self._end(window)
             return
         refusals = self._reported_refusals(window)
-        self._facts.failed(window, self._looked_up(window.place.topic, refusals))
+        self._facts.failed(window, self._explain_refusals(window.place.topic, refusals))
         self._end(window)
 
     def _reported_refusals(self, window: Window) -> list[Refusal]:
@@ -256,7 +256,7 @@ class ConfluentShell(ReportingShell):
         if not window.failed_reports:
             return []
         window.due = window.oldest_produced_at + self.traits.delivery_timeout
-        refusals = window.refusals(self._known(window))
+        refusals = window.refusals(self._client_facts(window))
         for refusal in refusals:
             report = self._unsettled[refusal.token] = window.report_of(refusal.token)
             if (key := report.message.key()) is not None:
@@ -267,7 +267,7 @@ class ConfluentShell(ReportingShell):
         self._open.pop(window, None)
         window.free_reports()
 
-    def _known(self, window: Window) -> ClientFacts:
+    def _client_facts(self, window: Window) -> ClientFacts:
         self.hear_errors()  # the client tells its death before it purges its queue
         login, told = self._refused_login
         is_recent = told > window.oldest_produced_at - SUPPRESSED_S
@@ -284,7 +284,7 @@ class ConfluentShell(ReportingShell):
             self._final_death,
         )
 
-    def arrived_again(self, token: int, message: Any) -> None:
+    def keep_resend_report(self, token: int, message: Any) -> None:
         """Keep the delivery report of a record that was sent again."""
         self._arrived[token] = message
 
@@ -302,7 +302,7 @@ class ConfluentShell(ReportingShell):
         if report is not None and report.call is not None and wants_callback:
             self.callbacks.put(report.call, outcome, message or report.message)
 
-    def leave(self) -> list[Any]:
+    def leave_to_parent(self) -> list[Any]:
         """In a forked child: stop using the client; return what must stay alive."""
         self.windows.clear()  # so that a send looks for a window, and finds none
         self._is_closed = True
@@ -316,21 +316,21 @@ class ConfluentShell(ReportingShell):
         self._unsettled[token] = FailedReport(None, message, call, None, _now(), 0.0)
         return token
 
-    def waiting(self) -> int:
+    def count_pending(self) -> int:
         """Count records that are pending in the client, or failed and not yet reported.
 
         Records that were sent again are not counted here: the machine counts them.
         """
-        windows, waiting = self.open_windows(), len(self.client)
+        windows, count = self.open_windows(), len(self.client)
         if self._attempts is not None:  # it also counts lines of its log
             unreported = sum(window.unreported_count for window in windows)
-            waiting = min(waiting, unreported)
+            count = min(count, unreported)
         for window in windows:
-            if window.is_again:
-                waiting -= window.unreported_count
+            if window.is_resend:
+                count -= window.unreported_count
             else:
-                waiting += len(window.failed_reports)
-        return max(0, waiting)
+                count += len(window.failed_reports)
+        return max(0, count)
 
     def _has_failed_reports(self) -> bool:
         return any(window.failed_reports for window in self.open_windows())
@@ -352,14 +352,14 @@ class ConfluentShell(ReportingShell):
 
     def _poll(self) -> None:
         with self.callbacks.diverted():
-            while self._goes_on():
+            while self._must_poll():
                 try:
                     self.serve(POLL_S)
                 except Exception as error:  # noqa: BLE001 - this thread must go on to get reports
                     self._facts.fault("the client could not be polled", error)
                     time.sleep(POLL_S)
 
-    def _goes_on(self) -> bool:
+    def _must_poll(self) -> bool:
         with self._lock:
             # Read without the driver's lock, which may wait for this one: these are
             # truth values, and a new trouble starts a poller again.
@@ -379,7 +379,7 @@ class ConfluentShell(ReportingShell):
         because nothing lingered, the guard would not know that the record is to blame.
         """
         start = _now()
-        if not self._served(lambda client: self.flush(client, seconds)):
+        if not self._serve_client(lambda client: self.flush(client, seconds)):
             time.sleep(max(0.0, start + seconds - _now()))
 
     def flush(self, client: Any, seconds: float) -> int:
@@ -388,7 +388,7 @@ class ConfluentShell(ReportingShell):
         While records are given to the client again, it is only polled: see ``serve``.
         """
         with self._lock:
-            is_sending = bool(self._again)
+            is_sending = bool(self._resend_windows)
             self._flushes += not is_sending
         if is_sending:
             client.poll(seconds)
@@ -427,10 +427,10 @@ class ConfluentShell(ReportingShell):
     def serve_for_room(self, seconds: float) -> None:
         """Serve reports once, to make room in the client's queue."""
         with self.callbacks.diverted():
-            self._served(lambda client: client.poll(seconds))
+            self._serve_client(lambda client: client.poll(seconds))
             self.hear_errors()
 
-    def _served(self, serve: Callable[[Any], int]) -> int:
+    def _serve_client(self, serve: Callable[[Any], int]) -> int:
         """Serve reports; return the client's result, or 0 if the call fails."""
         client = self.client
         try:
@@ -453,7 +453,7 @@ class ConfluentShell(ReportingShell):
         if is_dead and client is self.client:
             self.death = self.death or error
             if self._final_death is None:
-                self.has_died(errors.translate(self.death, api="Produce"))
+                self.report_death(errors.translate(self.death, api="Produce"))
         return is_dead
 
     @property
@@ -482,7 +482,7 @@ class ConfluentShell(ReportingShell):
             return without_id(death.args[0], topic)
         return errors.translate(death, api="Produce", topic=topic)
 
-    def has_died(self, cause: BaseException) -> None:
+    def report_death(self, cause: BaseException) -> None:
         """Report that the client is dead, and poll for its last reports."""
         self._facts.died(cause, None)
         self.poll_while_troubled()
@@ -529,7 +529,7 @@ class ConfluentShell(ReportingShell):
         """Stop the client; its pending records fail."""
         self._is_dying = True
         self._close_windows()
-        for window in list(self._again.values()):
+        for window in list(self._resend_windows.values()):
             self.close_window(window)
         end = _now() + STOP_S
         while self._open and _now() < end:
@@ -560,7 +560,7 @@ class ConfluentShell(ReportingShell):
 
     def serve_all(self, until: float) -> None:
         """Serve reports until no record is pending, or until monotonic seconds."""
-        self._serve_until(lambda: not self.waiting(), until)
+        self._serve_until(lambda: not self.count_pending(), until)
 
     def serve_transaction(self, until: float) -> None:
         """Serve reports until no record is pending, or until monotonic seconds.
@@ -570,7 +570,7 @@ class ConfluentShell(ReportingShell):
         """
         self._close_windows()  # the delivered records are counted when they end
         self._serve_until(
-            lambda: not self.waiting() or self._has_failed_reports(), until
+            lambda: not self.count_pending() or self._has_failed_reports(), until
         )
         if self._has_failed_reports():
             self.client.purge(in_queue=True, in_flight=False)
@@ -638,10 +638,10 @@ class ConfluentShell(ReportingShell):
         if record.is_letter:
             self._letters.check_letter(topic, raw.key)
         with self._lock:
-            if topic not in self._again:
-                self._again_window(topic)  # so no flush begins from now on
+            if topic not in self._resend_windows:
+                self._resend_window(topic)  # so no flush begins from now on
                 self._flushed.wait_for(lambda: not self._flushes, CALM_S)
-            window = self._again_window(topic)
+            window = self._resend_window(topic)
             index = next(window.slots)
         window.mark(index, raw.key, raw.value)
         ticket = AgainTicket(window, index, None, raw.headers, raw.timestamp_ms or 0)
@@ -654,13 +654,13 @@ class ConfluentShell(ReportingShell):
             raise
         return window.first_token + index
 
-    def _again_window(self, topic: str) -> Window:
+    def _resend_window(self, topic: str) -> Window:
         """Return the open window for records that are sent again, or open one."""
-        window = self._again.get(topic)
+        window = self._resend_windows.get(topic)
         if window is None or window.is_full:
             if window is not None:
                 self.close_window(window)
-            window = self._begin(topic, self._again)
+            window = self._begin(topic, self._resend_windows)
         return window
 
     def _hand_over(self, record: Record, ticket: AgainTicket, deadline: float) -> None:
@@ -729,11 +729,11 @@ class ConfluentShell(ReportingShell):
             thread.join()
         return next(iter(found), None) or None
 
-    def explained(self, error: KafkaGuardError) -> KafkaGuardError:
+    def explain_error(self, error: KafkaGuardError) -> KafkaGuardError:
         """Return why the client could not connect: the wrong setting, or the error."""
         return run(explained(error, self._view.settings, self._view.make))
 
-    def _looked_up(self, topic: str, refusals: list[Refusal]) -> list[Refusal]:
+    def _explain_refusals(self, topic: str, refusals: list[Refusal]) -> list[Refusal]:
         """Return the refusals, after look-ups of what their reports do not say."""
         if any(map(_is_unexplained, refusals)):
             cause = run(self._view.wrong_setting())
@@ -757,7 +757,7 @@ class ConfluentShell(ReportingShell):
 
     def send_now(self) -> None:
         """Close the windows of records that are sent again, so that serving flushes."""
-        for window in list(self._again.values()):
+        for window in list(self._resend_windows.values()):
             self.close_window(window)
         self.poll_while_troubled()
 
@@ -848,7 +848,7 @@ def _missing(
     """Return the error of a record for a partition; None: the topic has it."""
     if known is not None and partition in known:
         return None
-    return send_errors.not_there(errors, topic, partition, known, theirs=error)
+    return send_errors.make_not_there(errors, topic, partition, known, theirs=error)
 
 
 def produce_of(client: Any) -> Callable[..., None]:

@@ -109,7 +109,7 @@ class Transactions(ThreadTransactions):
         try:
             super().init(timeout)
         except KafkaGuardError as error:
-            raise self._shell.explained(error) from error.__cause__
+            raise self._shell.explain_error(error) from error.__cause__
 
     def error_of(self, error: KafkaException, topic: str) -> KafkaGuardError | None:
         """Return the error for a record outside a sound transaction; None: it is in."""
@@ -165,7 +165,9 @@ class Transactions(ThreadTransactions):
     def _await_records(self, step: Step) -> Answer:
         self._shell.serve_transaction(step.until)
         is_judging = self._driver.machine.is_troubled
-        if self._shell.waiting() or (is_judging and self._driver.wait(step.until)):
+        if self._shell.count_pending() or (
+            is_judging and self._driver.wait(step.until)
+        ):
             return Answer("late")
         return self._look(step)
 

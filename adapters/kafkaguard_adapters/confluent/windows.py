@@ -63,7 +63,7 @@ class Listener(Protocol):
     def all_reported(self, window: Window) -> None:
         """Handle a closed window whose records have all been reported."""
 
-    def arrived_again(self, token: int, message: Any) -> None:
+    def keep_resend_report(self, token: int, message: Any) -> None:
         """Keep the delivery report of a record that was sent again."""
 
     def message_of(self, token: int) -> Any:
@@ -151,7 +151,7 @@ class Window(Batch):
         first_token: The token of the first record; the others have the next numbers.
         listener: Receives what happens to the records.
         suspects: The keys of failed records, by hash.
-        is_again: Whether the records are sent again, or are dead letters.
+        is_resend: Whether the records are sent again, or are dead letters.
         is_first: Whether no other window of the topic was open when this one began.
 
     Attributes:
@@ -176,7 +176,7 @@ class Window(Batch):
         "chained",
         "failed_reports",
         "first_token",
-        "is_again",
+        "is_resend",
         "key_hashes",
         "listener",
         "on_delivery",
@@ -193,7 +193,7 @@ class Window(Batch):
         listener: Listener,
         suspects: Mapping[int, bytes],
         *,
-        is_again: bool = False,
+        is_resend: bool = False,
         is_first: bool = False,
     ) -> None:
         super().__init__(Place(topic), position, _FOREVER)
@@ -202,7 +202,7 @@ class Window(Batch):
         self.value_hashes = array("q", bytes(8 * capacity))
         self.failed_reports: list[FailedReport] = []
         self.first_token = first_token
-        self.is_again = is_again
+        self.is_resend = is_resend
         self._is_first = is_first
         self._capacity = capacity
         self.listener = listener
@@ -485,7 +485,7 @@ class AgainTicket(Ticket):
     def arrived(self, message: Any) -> None:
         """Pass on that the record was delivered; the machine settles it."""
         window = self.window
-        window.listener.arrived_again(window.first_token + self.index, message)
+        window.listener.keep_resend_report(window.first_token + self.index, message)
 
 
 class OwnTicket(Ticket):

@@ -11,7 +11,7 @@ from kafka.errors import KafkaTimeoutError
 
 from kafkaguard._delivery.records import Record
 from kafkaguard._delivery.report import ForkedProducerError
-from kafkaguard._verdicts.bare_errors import met
+from kafkaguard._verdicts.bare_errors import current_error
 from kafkaguard_adapters.kafka_python._private import reading
 from kafkaguard_adapters.kafka_python.errors import errors
 from kafkaguard_adapters.producing.forks import KNOWN_TO_PARENT
@@ -129,15 +129,17 @@ class GuardedFuture:
             raise self._not_known_here()
         deadline = None if timeout is None else time.monotonic() + timeout
         while (record := self._record()) is None:
-            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            seconds = (
+                None if deadline is None else max(0.0, deadline - time.monotonic())
+            )
             try:
-                return self._inner.get(left)
+                return self._inner.get(seconds)
             except Exception as error:
                 if not self._inner.failed():
                     raise self._still_open(error, timeout) from error
-        left = None if deadline is None else max(0.0, deadline - time.monotonic())
+        seconds = None if deadline is None else max(0.0, deadline - time.monotonic())
         is_open = record.outcome is None  # if not, the driver's lock is not needed
-        if is_open and not self._driver.wait_until_settled(record, left):
+        if is_open and not self._driver.wait_until_settled(record, seconds):
             raise self._still_open(KafkaTimeoutError(), timeout)
         failure = self._seen_error()
         if failure is not None:
@@ -202,7 +204,7 @@ class GuardedFuture:
         except BaseException as raised:  # noqa: BLE001 - must not end the guard's thread
             self._driver.callback_raised(raised)
         except:  # noqa: E722 - confluent-kafka's KafkaError is not a BaseException
-            self._driver.callback_raised(met())
+            self._driver.callback_raised(current_error())
 
     def _record(self) -> Record | None:
         """Return the guard's record; None while the client's future has not failed."""

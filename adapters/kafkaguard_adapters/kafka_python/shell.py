@@ -132,7 +132,7 @@ class KafkaPythonShell(ReportingShell):
     def put_in_use(self, producer: Any) -> None:
         """Send with this producer from now on, and report its batches."""
         self._generation += 1
-        begin = self._weakly(producer, self._generation)
+        begin = self._begin_weakly(producer, self._generation)
         moving.report_batches(producer, begin)
         moving.report_retries(producer, self._notes_retries())
         self._checks.check_appends_of(producer)
@@ -141,15 +141,15 @@ class KafkaPythonShell(ReportingShell):
                 begin(source, before=len(reading.records_in(source)))
         self.producer = producer
 
-    def _weakly(self, producer: Any, generation: int) -> Callable[..., None]:
+    def _begin_weakly(self, producer: Any, generation: int) -> Callable[..., None]:
         """Return a function that begins a batch, with weak references only.
 
         So the client's thread does not keep the shell or the producer alive.
         """
-        this, its = weakref.ref(self), weakref.ref(producer)
+        shell_ref, producer_ref = weakref.ref(self), weakref.ref(producer)
 
         def begin(source: Any, before: int = 0) -> None:
-            shell, client = this(), its()
+            shell, client = shell_ref(), producer_ref()
             if shell is None or client is None:
                 return
             try:
@@ -266,11 +266,11 @@ class KafkaPythonShell(ReportingShell):
                 moving.stop_sending(producer)
                 death = cause
         if death is not None:
-            self.has_died(producer, death, where)
+            self.report_death(producer, death, where)
         if batch.was_in_flight() and producer is self.producer and self._dying:
             self._dying.in_flight.append(batch)
 
-    def has_died(
+    def report_death(
         self, producer: Any, cause: BaseException, where: Place | None = None
     ) -> None:
         """Report the death of the producer in use, with its partition if known."""
@@ -287,7 +287,7 @@ class KafkaPythonShell(ReportingShell):
             return False
         cause = _cause_of_death(producer)
         if cause is not None:
-            self.has_died(producer, cause)
+            self.report_death(producer, cause)
         return cause is not None
 
     def shut(self) -> None:

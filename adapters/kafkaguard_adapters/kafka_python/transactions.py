@@ -106,7 +106,7 @@ class Transactions(ThreadTransactions):
     def _refuse(self, call: Call) -> None:
         producer = self._shell.producer
         if reading.is_sender_thread(producer):
-            raise send_errors.waits_for_itself(errors, call.method)
+            raise send_errors.make_waits_for_itself(errors, call.method)
         if reading.is_closed(producer) and self._calls.state not in _ENDING:
             raise errors.make(
                 ClientClosedError,

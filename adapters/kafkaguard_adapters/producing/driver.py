@@ -95,7 +95,7 @@ class ThreadDriver(DriverBase):
             self.machine.began(batch)
         self.watch.begin()
         if self._letter_topics is not None:
-            self._letter_topics.meet(batch.place.topic)
+            self._letter_topics.look_up_once(batch.place.topic)
 
     def accepted(self, batch: Batch) -> None:
         """Report a batch that the broker has accepted."""
@@ -182,12 +182,12 @@ class ThreadDriver(DriverBase):
 
     def _run(self, row: Row, command: c.Command) -> None:
         try:
-            found = row.do(self, command)
+            result = row.do(self, command)
         except BaseException as error:  # noqa: BLE001 - the machine waits for a reply
             self._lane_failed(error)
-            found = row.if_raised(command, error)
+            result = row.if_raised(command, error)
         if row.reply is not None:
-            self._report_fact(row.reply, self, command, found, _now())
+            self._report_fact(row.reply, self, command, result, _now())
 
     # --- parts of commands: implements Executor -----------------------------------
 
@@ -218,7 +218,7 @@ class ThreadDriver(DriverBase):
     ) -> Sequence[Hashable | BaseException]:
         """Give records to the client, one after the other; return tokens or errors."""
         return run(
-            self._handing_over(records),
+            self._hand_over_each(records),
             lambda record: self.shell.hand_over(record, record.due),
         )
 
@@ -271,7 +271,7 @@ class ThreadDriver(DriverBase):
             return
         with self._changed:
             run(
-                self._until_free(topic, limit),
+                self._wait_until_free(topic, limit),
                 lambda deadline: self._changed.wait(max(0.0, deadline - _now())),
             )
         self.app_calls.start()

@@ -84,7 +84,7 @@ class TaskDriver(DriverBase):
         """Report a batch that the client has begun."""
         self.machine.began(batch)
         if self._letter_topics is not None:
-            self._letter_topics.meet(batch.place.topic)
+            self._letter_topics.look_up_once(batch.place.topic)
         if self._timer is None:
             self._set_timer(batch.next_check)
 
@@ -171,14 +171,14 @@ class TaskDriver(DriverBase):
 
     async def _run(self, row: Row, command: c.Command) -> None:
         try:
-            found = row.do(self, command)
-            if inspect.isawaitable(found):
-                found = await found
+            result = row.do(self, command)
+            if inspect.isawaitable(result):
+                result = await result
         except Exception as error:  # noqa: BLE001 - the machine waits for a reply
             self.fault(f"a command of the delivery machine failed {BUG}", error)
-            found = row.if_raised(command, error)
+            result = row.if_raised(command, error)
         if row.reply is not None:
-            self.take(row.reply(self, command, found, _now()))
+            self.take(row.reply(self, command, result, _now()))
 
     # --- parts of commands: implements Executor ---------------------------------------
 
@@ -203,7 +203,7 @@ class TaskDriver(DriverBase):
     ) -> Sequence[Hashable | BaseException]:
         """Give records to the client, one after the other; return tokens or errors."""
         return await arun(
-            self._handing_over(records),
+            self._hand_over_each(records),
             lambda record: self.shell.hand_over(record, record.due),
         )
 
@@ -245,7 +245,7 @@ class TaskDriver(DriverBase):
             KafkaGuardError: The wait has exceeded the limit, or the client is dead and
                 could not be replaced.
         """
-        return await arun(self._until_free(topic, limit), self._changes)
+        return await arun(self._wait_until_free(topic, limit), self._changes)
 
     async def _changes(self, deadline: float) -> bool:
         """Wait for a change of the machine; return whether there was one in time."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kafkaguard._common.arguments import flag, hook
 from kafkaguard._retries.events import logger
 from kafkaguard._retries.machine import CallContext
-from kafkaguard._verdicts.bare_errors import met
+from kafkaguard._verdicts.bare_errors import current_error
 from kafkaguard_policies.running import testing
 from kafkaguard_policies.running.drivers import AsyncDriver, Driver
 from kafkaguard_policies.running.not_repeatable import (
@@ -167,7 +167,7 @@ class Retrier:
         except Exception as error:  # noqa: BLE001 - judged, and raised again if it ends
             failure = error
         except:  # noqa: E722 - a raised KafkaError is no exception
-            failure = met()
+            failure = current_error()
         else:
             if result.__class__ in LAZY:
                 raise_lazy(result, fn)
@@ -225,7 +225,7 @@ class Retrier:
         except Exception as error:  # noqa: BLE001 - judged, and raised again if it ends
             failure = error
         except:  # noqa: E722 - a raised KafkaError is no exception
-            failure = met()
+            failure = current_error()
         else:
             shared.count_success()
             if self._on_success:
