@@ -58,16 +58,16 @@ class InFlight:
 
     def drop_ended(self, place: Place) -> None:
         """Remove the ended batches that no open one of their partition precedes."""
-        line = self._by_place[place]
+        batches = self._by_place[place]
         count = 0
-        for batch in line:
+        for batch in batches:
             if batch.ended is None or batch.unsettled:
                 break
             count += 1
-        if count == len(line):
+        if count == len(batches):
             del self._by_place[place]
         else:
-            del line[:count]
+            del batches[:count]
 
     def is_quiet(self, topic: str) -> bool:
         """Whether no batch of a topic is open."""

@@ -195,8 +195,8 @@ class Judge:
         if self._traits.transactional:
             return Judgement(self._make_aborted(refusal, facts))
         cause = refusal.cause
-        sent = refusal.sent != "never"
-        if not sent and ends_all(cause):
+        is_sent = refusal.sent != "never"
+        if not is_sent and ends_all(cause):
             text = cause.summary if isinstance(cause, KafkaGuardError) else None
             return Judgement(
                 self._errors.translate(cause, message=text, **_error_arguments(facts))
@@ -204,7 +204,7 @@ class Judge:
         why = f"the producer gave up ({_name_of(refusal)})"
         if facts.closed:
             why = "the producer was closed"
-        if sent:
+        if is_sent:
             text = (
                 f"{why} while this record had no answer yet: it may have been written"
             )
@@ -223,8 +223,8 @@ class Judge:
         return Judgement(error, may_be_rescued=True, client_failed=True)
 
     def _make_expired(self, refusal: Refusal, facts: RefusalFacts) -> KafkaGuardError:
-        sent = refusal.sent != "never"
-        if not sent:
+        is_sent = refusal.sent != "never"
+        if not is_sent:
             what_happened = (
                 "it never left the client (no broker could be reached for it, or its "
                 "topic is not known): it was not written"
@@ -237,7 +237,7 @@ class Judge:
         else:
             what_happened = "it was sent and got no answer: it may have been written"
         context: dict[str, Any] = {"transactional": self._traits.transactional}
-        if not sent:
+        if not is_sent:
             context["phase"] = "enqueue"
         return self._errors.translate(
             refusal.cause,
@@ -291,7 +291,7 @@ class Judge:
 
     def _is_mate(self, refusal: Refusal, facts: RefusalFacts) -> bool:
         """Return whether the batch or another record was refused, not this record."""
-        code = _code_of(refusal)
+        code = _code_in(refusal.cause)
         # A client that has split a batch fails all of its parts.
         is_small_part = code in _REFUSED_BATCH and facts.is_part and facts.fits
         if refusal.blame == "mate" or is_small_part:
@@ -313,7 +313,7 @@ class Judge:
     def _make_mate(self, refusal: Refusal, facts: RefusalFacts) -> KafkaGuardError:
         why = (
             "its batch was larger than the topic allows"
-            if _code_of(refusal) in _REFUSED_BATCH
+            if _code_in(refusal.cause) in _REFUSED_BATCH
             else "another record of the same batch was refused"
         )
         return self._errors.make(
@@ -354,7 +354,7 @@ class Judge:
         if (
             not is_vague
             and not refusal.null_key
-            and _code_of(refusal) == InvalidRecordError.code
+            and _code_in(refusal.cause) == InvalidRecordError.code
         ):
             context["phase"] = "single"
         return self._errors.translate(
@@ -453,7 +453,7 @@ def may_be_tried(error: KafkaGuardError) -> bool:
 
 def is_too_large(refusal: Refusal) -> bool:
     """Return whether the broker refused a batch or a record for its size."""
-    return _code_of(refusal) in _REFUSED_BATCH
+    return _code_in(refusal.cause) in _REFUSED_BATCH
 
 
 def may_be_set_aside(error: KafkaGuardError) -> bool:
@@ -491,10 +491,6 @@ def _end_of(refusal: Refusal) -> str:
             return f"was answered with {for_code(code).name} ({code})"
 
 
-def _code_of(refusal: Refusal) -> int | None:
-    return _code_in(refusal.cause)
-
-
 def _code_in(cause: Any) -> int | None:
     """Return the broker's code that a client's exception or error object carries."""
     signal = signal_of(cause)
@@ -503,7 +499,7 @@ def _code_in(cause: Any) -> int | None:
 
 def _name_of(refusal: Refusal) -> str:
     """Return Kafka's or librdkafka's name of a cause, or that of its class."""
-    code = _code_of(refusal)
+    code = _code_in(refusal.cause)
     return type(refusal.cause).__name__ if code is None else for_code(code).name
 
 

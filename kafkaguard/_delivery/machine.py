@@ -166,7 +166,7 @@ class DeliveryMachine:
         if batch.ended is not None:
             return _NOTHING
         self._attempts.succeeded(now)
-        self._client.works()
+        self._client.mark_working()
         if not (self._queue.topics or self._in_flight.resent or self._outbox):
             batch.ended = "accepted"
             self._counters.count_delivered(batch.count - batch.counted)
@@ -356,7 +356,7 @@ class DeliveryMachine:
         error = judgement.error
         if error.verdict.written != "no":
             record.doubt = record.doubt or error
-            self._client.leaves_in_doubt(batch)
+            self._client.keep_in_doubt(batch)
         if judgement.client_failed or judgement.may_be_rescued:
             self._outcomes.give_time(record, error)
         # With `rescue: never`, only the policy's attempts can send this record again.
@@ -505,7 +505,8 @@ class DeliveryMachine:
         is_late: bool = False,
     ) -> None:
         if place is not None and is_about_records(cause):
-            self._client.works()  # so that one bad record after the other is refused
+            # So that one bad record after the other is refused.
+            self._client.mark_working()
         self._client.die(cause, place, is_late=is_late)
         self._queue.died()
         self._outbox.emit(commands.Shut())

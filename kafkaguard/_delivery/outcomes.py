@@ -189,8 +189,8 @@ class Outcomes:
 
     def ask_size_limit(self, topic: str) -> None:
         """Request a topic's limit, unless it is being looked up."""
-        if topic not in self._size_limits.asked:
-            self._size_limits.asked.add(topic)
+        if topic not in self._size_limits.pending:
+            self._size_limits.pending.add(topic)
             self._outbox.emit(commands.AskSizeLimit(topic))
 
     def end(self, record: Record, error: KafkaGuardError, now: float) -> None:
@@ -379,8 +379,8 @@ class Outcomes:
         most, client = self._size_limits.most(topic), self._traits.largest_request
         if self._traits.compresses and error.code != MESSAGE_TOO_LARGE:
             most = None
-        known = [limit for limit in (most, client) if limit is not None]
-        return min(known, default=None)
+        limits = [limit for limit in (most, client) if limit is not None]
+        return min(limits, default=None)
 
     def letter_delivered(self, letter: Record, batch: Batch, index: int) -> None:
         """Settle the record whose dead letter was delivered."""

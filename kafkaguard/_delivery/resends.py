@@ -225,7 +225,7 @@ class Resends:
         if not self._queue.can_go_on:
             return
         for topic in self._queue.topics.values():
-            if topic.has_due and topic.name not in self._size_limits.asked:
+            if topic.has_due and topic.name not in self._size_limits.pending:
                 yield topic.next_due
 
     def expire_all(self, now: float) -> None:

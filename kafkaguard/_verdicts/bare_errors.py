@@ -14,13 +14,13 @@ from kafkaguard.errors import KafkaGuardError, dual
 
 
 def current_error() -> KafkaGuardError:
-    """Return what a bare ``except:`` has met as an exception; call it there.
+    """Return what a bare ``except:`` has caught as an exception; call it there.
 
     Returns:
         A ``KafkaException`` around the ``KafkaError``, also of its verdict's class.
 
     Raises:
-        BaseException: What was met, if that is an exception.
+        BaseException: What was caught, if that is an exception.
     """
     error: Any = sys.exc_info()[1]
     if isinstance(error, BaseException):

@@ -66,9 +66,9 @@ def java_text(text: str) -> JavaText | None:
         The error and its place; None: its class says all, or it is none of theirs.
     """
     for pattern, error in _PATTERNS:
-        if found := pattern.search(text):
+        if match := pattern.search(text):
             place: dict[str, Any] = {
-                name: value for name, value in found.groupdict().items() if value
+                name: value for name, value in match.groupdict().items() if value
             }
             if "partition" in place:
                 place["partition"] = int(place["partition"])

@@ -220,9 +220,9 @@ def signal_of(error: Any) -> Signal | None:
     if best is None or _rank(best) == 0 or best.key is e.CallInterruptedError:
         return best
     for cause in _causes(error):
-        found = _read(cause)
-        if found is not None and _rank(found) < _rank(best):
-            best = found
+        signal = _read(cause)
+        if signal is not None and _rank(signal) < _rank(best):
+            best = signal
     return best
 
 
@@ -231,12 +231,12 @@ def _unwrapped(error: Any) -> Signal | None:
     inner = getattr(error, "exception", None)
     causes = [*_causes(error), *([] if inner is None else [inner, *_causes(inner)])]
     for cause in causes:
-        found = _of_http(cause) or _read(cause)
-        if found is None or found.key is e.UnrelatedError or found.key in _WRAPS:
+        signal = _of_http(cause) or _read(cause)
+        if signal is None or signal.key is e.UnrelatedError or signal.key in _WRAPS:
             continue
-        if isinstance(found.key, int):
-            return found
-        return Signal(found.key, found.client or "confluent-kafka", _WRAPPED)
+        if isinstance(signal.key, int):
+            return signal
+        return Signal(signal.key, signal.client or "confluent-kafka", _WRAPPED)
     return None
 
 
@@ -352,7 +352,7 @@ def _of_confluent(error: Any) -> Signal:
         flag = "retriable"
     if code == _AUTHENTICATION:
         text = inner.str()
-        code = next((found for words, found in _LOGIN_TEXTS if words in text), code)
+        code = next((number for words, number in _LOGIN_TEXTS if words in text), code)
     elif code == _FATAL:
         reason = f"{inner.str().removeprefix(_FATAL_PREFIX)}:"
         texts = _texts_of_codes(inner.__class__)

@@ -81,7 +81,7 @@ class NoFacts:
         """Forget a topic."""
         self.dropped.append(topic)
 
-    def look_again(self):
+    def recheck_expiry(self):
         """Note that facts may be too old."""
         self.looks += 1
 

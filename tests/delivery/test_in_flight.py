@@ -351,12 +351,12 @@ class TestLife:
         """While it is dead; that of a successor that dies as well comes after it."""
         first, second = Keyed(HERE, 1, [b"a"]), Keyed(HERE, 2, [b"a"])
         life = ClientLife()
-        life.leaves_in_doubt(first)
+        life.keep_in_doubt(first)
         assert life.locking_out is None
         life.die(OSError("gone"), HERE)
         assert life.may_answer
-        life.leaves_in_doubt(first)
-        life.leaves_in_doubt(second)
+        life.keep_in_doubt(first)
+        life.keep_in_doubt(second)
         assert life.locking_out is first
         life.happens(ClientEvent.HEARD_OUT)
         assert life.may_answer
@@ -365,7 +365,7 @@ class TestLife:
         life.revive()
         assert life.locking_out is first
         life.die(OSError("again"), None)
-        life.leaves_in_doubt(second)
+        life.keep_in_doubt(second)
         assert life.locking_out is second
 
     @pytest.mark.parametrize(

@@ -152,7 +152,7 @@ class TestABrokenMachineIsNoticed:
 
     def test_old_requests_are_not_locked_out(self, monkeypatch):
         """A successor takes an identity of its own."""
-        monkeypatch.setattr(ClientLife, "leaves_in_doubt", lambda *_: None)
+        monkeypatch.setattr(ClientLife, "keep_in_doubt", lambda *_: None)
         assert "of the same key" in noticed()
 
     def test_mates_are_not_sent_again(self, monkeypatch):

@@ -58,13 +58,13 @@ class Whole:
     Attributes:
         future: See above.
         records: The records that have failed and are settled.
-        left: How many failed records are not settled yet.
+        unsettled: How many failed records are not settled yet.
     """
 
     def __init__(self, future: asyncio.Future[Any]) -> None:
         self.future = future
         self.records: list[Record] = []
-        self.left = 0
+        self.unsettled = 0
 
 
 class Slot:

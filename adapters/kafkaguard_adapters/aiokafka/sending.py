@@ -170,12 +170,12 @@ class Sending:
             # the call has none. So what is None is left out.
             if partition is None and timestamp_ms is None and headers is None:
                 return await client.send(topic, value, key)
-            rest = _given(
+            rest = _omit_none(
                 partition=partition, timestamp_ms=timestamp_ms, headers=headers
             )
             return await client.send(topic, value, key, **rest)
         except Exception as error:  # noqa: BLE001 - raised again, unless handled
-            rest = _given(
+            rest = _omit_none(
                 partition=partition, timestamp_ms=timestamp_ms, headers=headers
             )
             args = topic, value, key
@@ -391,10 +391,10 @@ class Sending:
         """
         topic, partition = topic_of(args, kwargs), error.partition
         within = self.shell.traits.delivery_timeout
-        known = await moving.fresh_partitions(client, topic, within)
-        if known is not None and partition in known:
+        partitions = await moving.fresh_partitions(client, topic, within)
+        if partitions is not None and partition in partitions:
             return await send(*args, **kwargs)
-        partition_error = _make_not_there(topic, partition, known)
+        partition_error = _make_not_there(topic, partition, partitions)
         self.transactions.spoil(partition_error)
         raw = moving.bytes_of(error, args, kwargs)
         if raw is not None:
@@ -448,39 +448,39 @@ class Sending:
                 api="Produce",
                 topic=topic,
             )
-        known: dict[str, Any] = {}
+        details: dict[str, Any] = {}
         message = None
         if isinstance(error, KafkaTimeoutError):
             message = (
                 f"nothing was sent within {limit}, because the client's buffer has no "
                 "room: earlier batches of this partition have no answer yet"
             )
-            known["verdict"] = classify(error, api="Produce", phase="enqueue")
+            details["verdict"] = classify(error, api="Produce", phase="enqueue")
         return errors.translate(
             error,
             message=message,
             context={"phase": "enqueue"},
             api="Produce",
             topic=topic,
-            **known,
+            **details,
         )
 
 
-def _given(**arguments: Any) -> dict[str, Any]:
+def _omit_none(**arguments: Any) -> dict[str, Any]:
     return {name: each for name, each in arguments.items() if each is not None}
 
 
 def topic_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     """Return the topic of a call; an empty string if it is not known."""
-    given = (*kwargs.values(), *args) if "topic" not in kwargs else (kwargs["topic"],)
-    named = [each for each in (*args[:2], *given) if isinstance(each, str)]
-    return named[0] if named else ""
+    values = (*kwargs.values(), *args) if "topic" not in kwargs else (kwargs["topic"],)
+    names = (each for each in (*args[:2], *values) if isinstance(each, str))
+    return next(names, "")
 
 
 def _make_not_there(
-    topic: str, partition: Any, known: Collection[int] | None
+    topic: str, partition: Any, partitions: Collection[int] | None
 ) -> KafkaGuardError:
     """Make the error for a partition, in the class that aiokafka raises for it."""
     return send_errors.make_not_there(
-        errors, topic, partition, known, theirs=AssertionError
+        errors, topic, partition, partitions, theirs=AssertionError
     )

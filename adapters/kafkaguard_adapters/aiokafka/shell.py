@@ -204,7 +204,7 @@ class AIOKafkaShell(ReportingShell):
             if batch.is_on_its_way and self.death is not None and not expired(refusals):
                 self._unheard.append(batch)
             if batch.whole is not None:
-                batch.whole.left = sum(isinstance(r.token, Slot) for r in refusals)
+                batch.whole.unsettled = sum(isinstance(r.token, Slot) for r in refusals)
             self._facts.failed(batch, refusals)
         except Exception as error:  # noqa: BLE001 - the client's sender must not end
             why = "the guard could not process a failed batch; its records fail"
@@ -468,8 +468,8 @@ class AIOKafkaShell(ReportingShell):
     def _settle_part(self, whole: Whole, record: Record) -> None:
         """Settle the application's own batch when all its records are settled."""
         whole.records.append(record)
-        whole.left -= 1
-        if whole.left or whole.future.done():
+        whole.unsettled -= 1
+        if whole.unsettled or whole.future.done():
             return
         outcomes = [each.outcome for each in whole.records if each.outcome]
         error = worst(o.error for o in outcomes if o.error is not None)

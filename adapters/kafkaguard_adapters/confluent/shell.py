@@ -22,13 +22,13 @@ from kafkaguard._delivery.judging import ends_all
 from kafkaguard._delivery.sizes import batch_size
 from kafkaguard.errors import ClientClosedError
 from kafkaguard_adapters.asking.unconnected import explained
-from kafkaguard_adapters.confluent.errors import errors
+from kafkaguard_adapters.confluent.errors import errors, inner_error
 from kafkaguard_adapters.confluent.unsent import without_id
 from kafkaguard_adapters.confluent.windows import (
-    AgainTicket,
     ClientFacts,
     FailedReport,
     OwnTicket,
+    ResendTicket,
     Window,
     hashes,
 )
@@ -176,11 +176,11 @@ class ConfluentShell(ReportingShell):
         A hold closes windows under the same lock, so no window can open after a hold.
         """
         with self._lock:
-            found = self.windows.get(topic)
-            if found is not None and not found.is_full:
-                return found
-            if found is not None:
-                self.close_window(found)
+            window = self.windows.get(topic)
+            if window is not None and not window.is_full:
+                return window
+            if window is not None:
+                self.close_window(window)
             if is_held(topic):
                 return None
             return self._begin(topic, self.windows)
@@ -269,8 +269,8 @@ class ConfluentShell(ReportingShell):
 
     def _client_facts(self, window: Window) -> ClientFacts:
         self.hear_errors()  # the client tells its death before it purges its queue
-        login, told = self._refused_login
-        is_recent = told > window.oldest_produced_at - SUPPRESSED_S
+        login, reported_at = self._refused_login
+        is_recent = reported_at > window.oldest_produced_at - SUPPRESSED_S
         is_dying = self._is_dying or self.death is not None
         purged_at = -float("inf") if is_dying else self._purged_at
         if self.traits.transactional and not is_dying:
@@ -446,9 +446,9 @@ class ConfluentShell(ReportingShell):
 
     def report_if_dead(self, client: Any, error: KafkaException) -> bool:
         """Return whether an exception means that a producer is dead; report a death."""
-        said = error.args[0] if error.args else None
-        is_dead = isinstance(said, KafkaError) and (
-            said.fatal() or said.code() in (KafkaError._FATAL, KafkaError._FENCED)  # noqa: SLF001 - documented constants
+        inner = inner_error(error)
+        is_dead = inner is not None and (
+            inner.fatal() or inner.code() in (KafkaError._FATAL, KafkaError._FENCED)  # noqa: SLF001 - documented constants
         )
         if is_dead and client is self.client:
             self.death = self.death or error
@@ -644,7 +644,7 @@ class ConfluentShell(ReportingShell):
             window = self._resend_window(topic)
             index = next(window.slots)
         window.mark(index, raw.key, raw.value)
-        ticket = AgainTicket(window, index, None, raw.headers, raw.timestamp_ms or 0)
+        ticket = ResendTicket(window, index, None, raw.headers, raw.timestamp_ms or 0)
         if self._attempts is not None:
             self._attempts.hear()  # so that older lines are not about this record
         try:
@@ -663,7 +663,7 @@ class ConfluentShell(ReportingShell):
             window = self._begin(topic, self._resend_windows)
         return window
 
-    def _hand_over(self, record: Record, ticket: AgainTicket, deadline: float) -> None:
+    def _hand_over(self, record: Record, ticket: ResendTicket, deadline: float) -> None:
         topic, partition = record.place
         raw, client = record.raw, self.client
         assert raw is not None
@@ -689,12 +689,11 @@ class ConfluentShell(ReportingShell):
                 time.sleep(POLL_S)  # the guard polls meanwhile
             except KafkaException as error:
                 self.report_if_dead(client, error)
-                missing = None
-                if says_unknown_partition(error):
-                    missing = self.missing_partition(error, *record.place)
-                if missing is None:
-                    missing = errors.translate(error, api="Produce", topic=topic)
-                raise missing from error
+                if says_unknown_partition(error) and (
+                    missing := self.missing_partition(error, *record.place)
+                ):
+                    raise missing from error
+                raise errors.translate(error, api="Produce", topic=topic) from error
             else:
                 return
 
@@ -714,12 +713,12 @@ class ConfluentShell(ReportingShell):
         The client is called in another thread: this one may be inside a callback of the
         client, and such a call in there would abort the process.
         """
-        found: list[Collection[int]] = []
+        partitions: list[Collection[int]] = []
 
         def ask(client: Any) -> None:
             with suppress(KafkaException, RuntimeError):  # RuntimeError: it is closed
                 topics = client.list_topics(topic, timeout=ASK_S).topics
-                found.append(topics[topic].partitions)
+                partitions.append(topics[topic].partitions)
 
         thread = threading.Thread(
             target=ask, args=(self.client,), name="kafkaguard-ask", daemon=True
@@ -727,7 +726,7 @@ class ConfluentShell(ReportingShell):
         with suppress(RuntimeError):  # no thread can start while Python exits
             thread.start()
             thread.join()
-        return next(iter(found), None) or None
+        return next(iter(partitions), None) or None
 
     def explain_error(self, error: KafkaGuardError) -> KafkaGuardError:
         """Return why the client could not connect: the wrong setting, or the error."""
@@ -744,11 +743,12 @@ class ConfluentShell(ReportingShell):
                 ]
         if not any(says_unknown_partition(each.cause) for each in refusals):
             return refusals
-        known = self._partitions(topic)
+        partitions = self._partitions(topic)
         return [
             replace(
                 each,
-                cause=_missing(each.cause, topic, each.partition, known) or each.cause,
+                cause=_missing(each.cause, topic, each.partition, partitions)
+                or each.cause,
             )
             if says_unknown_partition(each.cause)
             else each
@@ -829,26 +829,28 @@ class ConfluentShell(ReportingShell):
 
 def says_unknown_partition(error: KafkaException) -> bool:
     """Return whether a client does not know the partition of a record."""
-    said = error.args[0] if error.args else None
-    return isinstance(said, KafkaError) and said.code() == _UNKNOWN_PARTITION
+    inner = inner_error(error)
+    return inner is not None and inner.code() == _UNKNOWN_PARTITION
 
 
 def _is_unexplained(refusal: Refusal) -> bool:
     """Return whether a record never left a client that does not say why."""
-    said = refusal.cause.args[0]
-    return refusal.sent == "never" and said.code() == KafkaError._MSG_TIMED_OUT  # noqa: SLF001 - a documented constant
+    code = refusal.cause.args[0].code()
+    return refusal.sent == "never" and code == KafkaError._MSG_TIMED_OUT  # noqa: SLF001 - a documented constant
 
 
 def _missing(
     error: KafkaException,
     topic: str,
     partition: int | None,
-    known: Collection[int] | None,
+    partitions: Collection[int] | None,
 ) -> KafkaGuardError | None:
     """Return the error of a record for a partition; None: the topic has it."""
-    if known is not None and partition in known:
+    if partitions is not None and partition in partitions:
         return None
-    return send_errors.make_not_there(errors, topic, partition, known, theirs=error)
+    return send_errors.make_not_there(
+        errors, topic, partition, partitions, theirs=error
+    )
 
 
 def produce_of(client: Any) -> Callable[..., None]:

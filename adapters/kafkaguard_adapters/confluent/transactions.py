@@ -27,7 +27,7 @@ from kafkaguard._delivery.transaction_errors import (
     TransactionTraits,
 )
 from kafkaguard.errors import KafkaGuardError
-from kafkaguard_adapters.confluent.errors import errors
+from kafkaguard_adapters.confluent.errors import errors, inner_error
 from kafkaguard_adapters.producing.transactions import ThreadTransactions, left
 
 if TYPE_CHECKING:
@@ -113,8 +113,8 @@ class Transactions(ThreadTransactions):
 
     def error_of(self, error: KafkaException, topic: str) -> KafkaGuardError | None:
         """Return the error for a record outside a sound transaction; None: it is in."""
-        said = error.args[0] if error.args else None
-        if not isinstance(said, KafkaError) or said.code() != KafkaError._STATE:  # noqa: SLF001 - a documented constant
+        inner = inner_error(error)
+        if inner is None or inner.code() != KafkaError._STATE:  # noqa: SLF001 - a documented constant
             return None
         answer = Answer("failed", self._shell.death or error)
         return self.send_error(error, topic, answer)
@@ -141,14 +141,14 @@ class Transactions(ThreadTransactions):
         return answer
 
     def _failed(self, error: Exception) -> Answer:
-        said: Any = error.args[0] if error.args else None
-        if not isinstance(said, KafkaError):
+        inner = inner_error(error)
+        if inner is None:
             return Answer("failed", error)
-        if said.code() in _OUT_OF_ORDER and not said.fatal():
+        if inner.code() in _OUT_OF_ORDER and not inner.fatal():
             return Answer("order", error)
-        if said.retriable():
+        if inner.retriable():
             return Answer("late", error)
-        return Answer("dead" if said.fatal() else "failed", error)
+        return Answer("dead" if inner.fatal() else "failed", error)
 
     def _init(self, step: Step) -> Answer:
         self._shell.client.init_transactions(left(step))

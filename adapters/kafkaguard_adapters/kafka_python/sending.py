@@ -316,8 +316,8 @@ class Sending:
 
     def _is_partition_missing(self, producer: Any, record: SendArguments) -> bool:
         """Return whether the client has refused a record for its partition."""
-        known = reading.partitions_of(producer, record.topic)
-        return record.partition is not None and record.partition not in known
+        partitions = reading.partitions_of(producer, record.topic)
+        return record.partition is not None and record.partition not in partitions
 
     def _refresh(
         self, producer: Any, record: SendArguments, timeout: float | None
@@ -326,14 +326,14 @@ class Sending:
         partition = record.partition
         is_callback = reading.is_sender_thread(producer)  # which receives the answer
         within = 0.0 if is_callback else self._time_limit(timeout).seconds
-        known = moving.fresh_partitions(producer, record.topic, within)
-        if known is not None and partition in known:
+        partitions = moving.fresh_partitions(producer, record.topic, within)
+        if partitions is not None and partition in partitions:
             return None
         return send_errors.make_not_there(
             errors,
             record.topic,
             partition,
-            known,
+            partitions,
             theirs=ValueError,
         )
 
@@ -405,7 +405,7 @@ class Sending:
                 return record_error
             context = {"transactional": True}
         why, verdict = self._why_blocked(error, topic, timeout)
-        known = {} if verdict is None else {"verdict": verdict}
+        details = {} if verdict is None else {"verdict": verdict}
         return errors.translate(
             error,
             message=why,
@@ -413,7 +413,7 @@ class Sending:
             api="Produce",
             topic=topic,
             partition=partition,
-            **known,
+            **details,
         )
 
     def _why_blocked(

@@ -134,7 +134,7 @@ class KafkaPythonShell(ReportingShell):
         self._generation += 1
         begin = self._begin_weakly(producer, self._generation)
         moving.report_batches(producer, begin)
-        moving.report_retries(producer, self._notes_retries())
+        moving.report_retries(producer, self._make_retry_note())
         self._checks.check_appends_of(producer)
         for source in reading.unfinished(producer):
             if source.produce_future not in self._open:
@@ -159,7 +159,7 @@ class KafkaPythonShell(ReportingShell):
 
         return begin
 
-    def _notes_retries(self) -> Callable[[Any, BaseException, bool], None]:
+    def _make_retry_note(self) -> Callable[[Any, BaseException, bool], None]:
         """Return a function that keeps the end of a batch's attempt, for its verdict.
 
         It has only a reference to the open batches, which do not keep the shell alive.
@@ -197,12 +197,12 @@ class KafkaPythonShell(ReportingShell):
         """Find the batch that was split, and of which this batch is a part."""
         place = Place(*source.topic_partition)
         first = reading.records_in(source)[0]
-        found = (
+        wholes = (
             batch
             for batch in list(self._open.values())
             if batch.place == place and first in batch.inners
         )
-        return max(found, key=lambda batch: len(batch.position))
+        return max(wholes, key=lambda batch: len(batch.position))
 
     def _done(self, batch: SourceBatch, _: Any = None) -> None:
         """Report the outcome of a batch. A second report changes nothing."""
@@ -330,7 +330,7 @@ class KafkaPythonShell(ReportingShell):
 
     def answers(self, batches: Sequence[Batch]) -> Mapping[Batch, Answer]:
         """Return the answers to batches that came after the client gave them up."""
-        found: dict[Batch, Answer] = {}
+        answers: dict[Batch, Answer] = {}
         for batch in batches:
             assert isinstance(batch, SourceBatch)
             base = self._base_offset(batch)
@@ -338,10 +338,10 @@ class KafkaPythonShell(ReportingShell):
                 None if self._dying is None else self._dying.refusals.get(batch.source)
             )
             if base is not None:
-                found[batch] = Answer(base + batch.before)
+                answers[batch] = Answer(base + batch.before)
             elif error_at is not None:
-                found[batch] = Answer(refusals=batch.late_refusals(error_at))
-        return found
+                answers[batch] = Answer(refusals=batch.late_refusals(error_at))
+        return answers
 
     def _base_offset(self, batch: SourceBatch) -> int | None:
         """Return the base offset of a batch that was given up; None if unknown.

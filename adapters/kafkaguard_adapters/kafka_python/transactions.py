@@ -281,7 +281,8 @@ def _check_offsets(offsets: Any) -> None:
                 raise TypeError(
                     f"send_offsets_to_transaction(offsets): {place.topic}, partition "
                     f"{place.partition}: offset and leader_epoch are ints (an unknown "
-                    f"epoch is -1), not {offset!r} and {leader_epoch!r}"
+                    f"epoch is -1), not {type(offset).__name__} and "
+                    f"{type(leader_epoch).__name__}"
                 )
         return
     kinds = ""

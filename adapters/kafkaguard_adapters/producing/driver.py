@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from kafkaguard._delivery import commands as c
     from kafkaguard._delivery.facts import Batch, Place, Raw, Refusal
-    from kafkaguard._delivery.records import Record, Work
+    from kafkaguard._delivery.records import Record
     from kafkaguard._delivery.report import DeliveryReport
     from kafkaguard._delivery.shell import ProducerShell
     from kafkaguard._delivery.time_limit import TimeLimit
@@ -100,7 +100,7 @@ class ThreadDriver(DriverBase):
     def accepted(self, batch: Batch) -> None:
         """Report a batch that the broker has accepted."""
         # Once a batch is often enough to find facts that are too old.
-        self._cache.look_again()
+        self._cache.recheck_expiry()
         with self._changed:
             commands = self.machine.accepted(batch, _now())
             if commands:
@@ -157,25 +157,20 @@ class ThreadDriver(DriverBase):
             if row.turn is Turn.NOW:
                 row.do(self, command)
             else:
-                lane = self._lane_of(row.turn, command)
-                self._do(lane, partial(self._run, row, command))
+                if row.turn is Turn.QUICK:
+                    lane = self._quick
+                else:
+                    # Commands about the client have no topic.
+                    lane = self._lane(getattr(command, "topic", None))
+                lane.put(partial(self._run, row, command))
+                lane.start()
         self.watch.wake()
-
-    def _lane_of(self, turn: Turn, command: Any) -> Lane:
-        if turn is Turn.QUICK:
-            return self._quick
-        return self._lane(command.topic if turn is Turn.TOPIC else None)
 
     def _lane(self, topic: str | None) -> Lane:
         if topic not in self._lanes:
             name = "recovery" if topic is None else f"recovery-{topic}"
             self._lanes[topic] = Lane(name, self._lane_failed)
         return self._lanes[topic]
-
-    @staticmethod
-    def _do(lane: Lane, task: Callable[[], object]) -> None:
-        lane.put(task)
-        lane.start()
 
     def _lane_failed(self, error: BaseException) -> None:
         self.fault(f"a command of the delivery machine failed {BUG}", error)
@@ -189,7 +184,7 @@ class ThreadDriver(DriverBase):
         if row.reply is not None:
             self._report_fact(row.reply, self, command, result, _now())
 
-    # --- parts of commands: implements Executor -----------------------------------
+    # --- what the table of commands calls ----------------------------------------
 
     def settle(self, record: Record) -> None:
         """Complete the application's future of a record. The caller holds the lock."""
@@ -242,7 +237,8 @@ class ThreadDriver(DriverBase):
 
     def retire(self) -> None:
         """Start to close the dead clients in the background, which may take long."""
-        self._do(self._retiring, self.shell.retire)
+        self._retiring.put(self.shell.retire)
+        self._retiring.start()
 
     def recreated(self) -> None:
         """Report that the client is about to be replaced for a transaction."""
@@ -324,17 +320,15 @@ class ThreadDriver(DriverBase):
             work = self.machine.open_work()
         with self.shell.sending_now():
             self.shell.await_batches(work.batches, deadline)
-            left = self._wait_for_outcomes(work, deadline)
+            with self._changed:
+                self._changed.wait_for(
+                    lambda: not self.machine.count_open(work),
+                    max(0.0, deadline - _now()),
+                )
+                count = self.machine.count_open(work)
         self.app_calls.start()
         self.app_calls.wait(deadline)
-        return left
-
-    def _wait_for_outcomes(self, work: Work, deadline: float) -> int:
-        with self._changed:
-            self._changed.wait_for(
-                lambda: not self.machine.count_open(work), max(0.0, deadline - _now())
-            )
-            return self.machine.count_open(work)
+        return count
 
     def run(self, flow: Flow[T], make: Callable[[Step], Answer]) -> T:
         """Make the steps of a transactional call.

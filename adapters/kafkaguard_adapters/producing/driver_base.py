@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.records import Record
     from kafkaguard._delivery.shell import Shell
     from kafkaguard._delivery.time_limit import TimeLimit
-    from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.asking.cluster_view import ClusterView
     from kafkaguard_adapters.building import Wish
 
@@ -73,19 +72,6 @@ class DriverBase:
         holds = self.machine.holds
         return None in holds or topic in holds
 
-    def _without_successor(self, lost: BaseException) -> KafkaGuardError:
-        """Make the error of a send that has asked for a successor in vain."""
-        return send_errors.make_without_successor(self.shell.errors, lost)
-
-    def _still_held(self, topic: str, limit: TimeLimit) -> KafkaGuardError:
-        is_client_replaced = None in self.machine.holds
-        return send_errors.make_still_held(
-            self.shell.errors,
-            None if is_client_replaced else topic,
-            limit,
-            self._why_not_replaced,
-        )
-
     def _wait_until_free(
         self, topic: str, limit: TimeLimit
     ) -> Generator[float, bool, float]:
@@ -106,9 +92,15 @@ class DriverBase:
                 lost = self.machine.lost
                 if lost is None:
                     if not (yield deadline):
-                        raise self._still_held(topic, limit)
+                        is_client_held = None in self.machine.holds
+                        raise send_errors.make_still_held(
+                            self.shell.errors,
+                            None if is_client_held else topic,
+                            limit,
+                            self._why_not_replaced,
+                        )
                 elif has_asked:
-                    raise self._without_successor(lost)
+                    raise send_errors.make_without_successor(self.shell.errors, lost)
                 else:
                     has_asked = True
                     self.take(self.machine.wanted(time.monotonic()))

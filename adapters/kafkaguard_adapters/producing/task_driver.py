@@ -91,7 +91,7 @@ class TaskDriver(DriverBase):
     def accepted(self, batch: Batch) -> None:
         """Report a batch that the broker has accepted."""
         # Once a batch is often enough to find facts that are too old.
-        self._cache.look_again()
+        self._cache.recheck_expiry()
         self.take(self.machine.accepted(batch, _now()))
 
     def failed(self, batch: Batch, refusals: Sequence[Refusal]) -> None:
@@ -180,7 +180,7 @@ class TaskDriver(DriverBase):
         if row.reply is not None:
             self.take(row.reply(self, command, result, _now()))
 
-    # --- parts of commands: implements Executor ---------------------------------------
+    # --- what the table of commands calls ---------------------------------------------
 
     def settle(self, record: Record) -> None:
         """Complete the application's future of a record."""
