@@ -763,7 +763,7 @@ class DeliveryMachine:
         """Do what is due."""
         if overdue := self._in_flight.take_overdue(now):
             stuck = [batch for batch in overdue if not batch.waits]
-            cause = ClientTimeoutError("it is stuck")
+            cause = ClientTimeoutError("the client is stuck")
             if stuck and self._client.is_alive and self._is_worth_replacing(cause):
                 self._die(cause, stuck[0].place, now, is_late=True)
             self._outbox.emit(commands.FailBatches(tuple(overdue)))

@@ -128,6 +128,7 @@ class TestStates:
         producer = in_transaction(**{given_up: [LATE, LATE]})
         for _ in range(2):
             error = producer.call(given_up)
+            assert "of transactional.id x did not answer within" in str(error)
             assert f"call {given_up}_transaction() again" in str(error)
             assert error.verdict.written == ("maybe" if given_up == "commit" else "no")
         refused = producer.call(other)

@@ -264,7 +264,7 @@ class AIOKafkaShell(ReportingShell):
 
     def shut(self) -> None:
         """Accept no more records, and send nothing more."""
-        self.death = self.death or KafkaTimeoutError("it is stuck")
+        self.death = self.death or KafkaTimeoutError("the client is stuck")
         self._in_use(self.producer)
         moving.shut_intake(self.producer)
         moving.stop_sending(self.producer)
@@ -437,7 +437,7 @@ class AIOKafkaShell(ReportingShell):
         """Fail the unsent batches of the partition behind a failed batch."""
         for batch in list(self._open):
             if batch.place == behind.place and not reading.is_numbered(batch.source):
-                error = TakenBackError("it waited behind a batch that has failed")
+                error = TakenBackError("the batch waited behind one that has failed")
                 moving.fail_batch(batch.producer, batch.source, error)
 
     def fail_batch(self, batch: Batch) -> None:

@@ -488,7 +488,7 @@ class KafkaPythonShell(ReportingShell):
 
     def take_back(self, behind: Batch) -> None:
         """Fail the batches that wait behind a failed batch and were never sent."""
-        error = IllegalStateError("it waited behind a batch that has failed")
+        error = IllegalStateError("the batch waited behind one that has failed")
         for batch in list(self._open.values()):
             if batch.place == behind.place:
                 with self._giving_up:

@@ -187,7 +187,7 @@ def cause_of_death(producer: Any) -> BaseException | None:
     ):
         # kafka-python drops its producer id when a batch expires that it had retried.
         # It requests a new id only in its first state, so it never gets one.
-        lost: BaseException = KafkaTimeoutError("it has lost its producer id")
+        lost: BaseException = KafkaTimeoutError("the producer has lost its id")
         return lost
     return None
 
