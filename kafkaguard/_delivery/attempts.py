@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 NEVER = Step("stop")
 
 
-class Shared(NamedTuple):
+class AttemptLimits(NamedTuple):
     """Limits that all producers of a cluster share when they send records again.
 
     Attributes:
@@ -58,10 +58,10 @@ class Attempts:
     """
 
     def __init__(
-        self, traits: Traits, shared: Shared | None, tell: Callable[..., None]
+        self, traits: Traits, shared: AttemptLimits | None, tell: Callable[..., None]
     ) -> None:
         self._traits = traits
-        self._shared = shared or Shared()
+        self._shared = shared or AttemptLimits()
         self._is_off = shared is None or traits.transactional
         self._tell = tell
         #: By topic: the random number for all failures since the last hand-over.

@@ -81,7 +81,7 @@ class ClientLife:
         self._deaths += 1
         self._own_deaths += not is_late
 
-    def works(self) -> None:
+    def mark_working(self) -> None:
         """Record that the client works: its brokers have answered about records."""
         self._deaths = self._own_deaths = 0
 
@@ -107,13 +107,13 @@ class ClientLife:
         self.fail(error, now, is_final=self._own_deaths > MOST_DEATHS)
         return False
 
-    def leaves_in_doubt(self, batch: Batch) -> None:
+    def keep_in_doubt(self, batch: Batch) -> None:
         """Keep a batch that can still be written."""
         if not (self.is_alive or self._has_doubt):
             self.locking_out, self._has_doubt = batch, True
 
     def revive(self) -> None:
-        """Go on with a successor."""
+        """Continue with a successor."""
         self.happens(ClientEvent.REPLACED)
         self.error, self._failures = None, 0
 
@@ -135,8 +135,8 @@ class ClientLife:
     def describe_death(self) -> str:
         """Return what killed the client: code and partition."""
         code = getattr(self.cause, "errno", None)
-        said = type(self.cause).__name__ + ("" if code is None else f" ({code})")
+        text = type(self.cause).__name__ + ("" if code is None else f" ({code})")
         if self.where is None:
-            return said
+            return text
         topic, partition = self.where
-        return f"{said}, topic {topic}, partition {partition}"
+        return f"{text}, topic {topic}, partition {partition}"

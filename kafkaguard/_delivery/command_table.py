@@ -1,13 +1,13 @@
 """All commands of the machine: their turn, what executes them, and what answers.
 
-A driver executes a command by its row in ``TABLE``. The shells and the drivers of
-clients with an event loop have coroutines, which their driver awaits.
+A driver executes a command by its row in ``TABLE``, which calls methods of the driver
+(``d``). What may take long may be a coroutine, which the driver awaits.
 """
 
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkaguard._delivery import commands as c
 
@@ -15,10 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from kafkaguard._delivery.commands import Command
-    from kafkaguard._delivery.facts import Batch
-    from kafkaguard._delivery.machine import DeliveryMachine
-    from kafkaguard._delivery.records import Record
-    from kafkaguard._retries.events import Event
 
 
 class Turn(Enum):
@@ -31,43 +27,6 @@ class Turn(Enum):
     QUICK = "without the lock, and waits for no other command"
     TOPIC = "without the lock, after the earlier commands of its topic"
     CLIENT = "without the lock, after the earlier commands of the client"
-
-
-class Executor(Protocol):
-    """A driver, as the table sees it. What may take long may be a coroutine."""
-
-    machine: DeliveryMachine
-    shell: Any
-
-    def settle(self, record: Record) -> None:
-        """Complete the application's future of a record."""
-
-    def tell(self, event: Event) -> None:
-        """Call the hooks of the application, soon."""
-
-    def warn(self, text: str) -> None:
-        """Write a warning to the log, soon."""
-
-    def forget_facts(self, topic: str) -> None:
-        """Look up the facts about a topic again before its next record."""
-
-    def fail_batches(self, batches: Sequence[Batch]) -> None:
-        """Let the client fail batches."""
-
-    def hold(self, topic: str) -> Any:
-        """Wait until no send of a topic is running."""
-
-    def hand_over(self, records: Sequence[Record]) -> Any:
-        """Give records to the client; return their tokens or errors."""
-
-    def end_client(self) -> Any:
-        """Stop the client, and wait until no send to it is running."""
-
-    def replace(self, locking_out: Batch | None) -> Any:
-        """Put a successor in use; return None, or why there is none."""
-
-    def replaced(self, error: BaseException | None, now: float) -> Sequence[Command]:
-        """Report to the machine whether the client was replaced."""
 
 
 class Row(NamedTuple):
@@ -83,8 +42,8 @@ class Row(NamedTuple):
     """
 
     turn: Turn
-    do: Callable[[Executor, Any], Any]
-    reply: Callable[[Executor, Any, Any, float], Sequence[Command]] | None = None
+    do: Callable[[Any, Any], Any]
+    reply: Callable[[Any, Any, Any, float], Sequence[Command]] | None = None
     if_raised: Callable[[Any, BaseException], Any] = lambda *_: None
 
 

@@ -116,13 +116,13 @@ def reason_headers(
         return foreign_headers(
             dialect, reason, topic=topic, partition=partition, error=error
         )
-    known: dict[str, Any] = {REASON: reason, TOPIC: topic, PARTITION: partition}
+    fields: dict[str, Any] = {REASON: reason, TOPIC: topic, PARTITION: partition}
     if error is not None:
         message = error.broker_message or error.summary
-        known |= {ERROR: error.name, CODE: error.code, MESSAGE: message}
+        fields |= {ERROR: error.name, CODE: error.code, MESSAGE: message}
     return [
         (name, str(value).encode())
-        for name, value in known.items()
+        for name, value in fields.items()
         if value is not None
     ]
 
@@ -217,8 +217,8 @@ def letter(
         error=error,
         dialect=dialect,
     )
-    said = {name for name, _ in history}
-    why = [*history, *(header for header in why if header[0] not in said)]
+    names = {name for name, _ in history}
+    why = [*history, *(header for header in why if header[0] not in names)]
     value, headers = fitting(record.value, record.key, others, why, size_limit)
     needed = batch_size(record.key, value, headers)
     if size_limit is not None and needed > size_limit:

@@ -89,14 +89,14 @@ def foreign_headers(
         error: The error of the broker or the client.
     """
     names = _NAMES[dialect]
-    found: list[tuple[str, bytes | None]] = []
+    headers: list[tuple[str, bytes | None]] = []
     if topic is not None:
-        found.append((names.topic, topic.encode()))
+        headers.append((names.topic, topic.encode()))
     if partition is not None:
-        found.append((names.partition, _number(partition, binary=names.is_binary)))
+        headers.append((names.partition, _number(partition, binary=names.is_binary)))
     if error is not None and names.exception is not None:
-        found.append((names.exception, _class_name(error).encode()))
-    return [*found, (names.message, _message(reason, error).encode())]
+        headers.append((names.exception, _class_name(error).encode()))
+    return [*headers, (names.message, _message(reason, error).encode())]
 
 
 def _number(value: int, *, binary: bool) -> bytes:
@@ -108,5 +108,5 @@ def _class_name(error: KafkaGuardError) -> str:
 
 
 def _message(reason: str, error: KafkaGuardError | None) -> str:
-    said = None if error is None else error.broker_message or error.summary
-    return f"{reason}: {said}" if said else reason
+    text = None if error is None else error.broker_message or error.summary
+    return f"{reason}: {text}" if text else reason

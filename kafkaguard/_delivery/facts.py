@@ -102,7 +102,7 @@ class Batch:
 
     Attributes:
         ranks: The first ranks of records that were sent again, by their index.
-        left: How many of its records have failed and are not settled.
+        unsettled: How many of its records have failed and are not settled.
         unwritten: Indexes of its records that failed and were certainly not written.
         ended: Its end, or None while it is open.
         parts: The batches that it was split into.
@@ -120,13 +120,13 @@ class Batch:
         "due",
         "ended",
         "is_capped",
-        "left",
         "next_check",
         "parent",
         "parts",
         "place",
         "position",
         "ranks",
+        "unsettled",
         "unwritten",
     )
 
@@ -142,7 +142,7 @@ class Batch:
         self.due = due
         self.parent = parent
         self.ranks: dict[int, Rank] = {}
-        self.left = 0
+        self.unsettled = 0
         self.unwritten: set[int] = set()
         self.ended: Literal["accepted", "failed", "split"] | None = None
         self.parts: list[Batch] = []

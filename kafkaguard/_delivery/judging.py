@@ -123,7 +123,7 @@ class RefusalFacts:
         count: The number of records in its batch.
         alone: Whether an answer is about this record only: it was sent alone, to find
             out whether it is to blame, or was alone in a batch of a transaction.
-        facts: Facts about the topic.
+        topic_facts: Facts about the topic.
         fits: Whether the record alone is within the topic's limit; None if unknown.
         closed: Whether the producer is closed, or being closed.
         has_time: Whether it expired only because the time of another record in its
@@ -134,7 +134,7 @@ class RefusalFacts:
     place: Place
     count: int
     alone: bool = False
-    facts: TopicFacts | None = None
+    topic_facts: TopicFacts | None = None
     fits: bool | None = None
     closed: bool = False
     has_time: bool = False
@@ -153,33 +153,33 @@ class Judge:
         self._traits = traits
         self._errors = errors
 
-    def judge(self, refusal: Refusal, known: RefusalFacts) -> Judgement:
+    def judge(self, refusal: Refusal, facts: RefusalFacts) -> Judgement:
         """Decide the meaning of a refusal for its record."""
-        if refusal.expired and not known.has_time:
-            error = self._timed_out(refusal, known)
+        if refusal.expired and not facts.has_time:
+            error = self._make_expired(refusal, facts)
             is_unsent = refusal.sent == "never"
             return Judgement(error, may_be_tried=is_unsent and may_be_tried(error))
         if refusal.blame == "client":
-            return self._given_up(refusal, known)
+            return self._judge_given_up(refusal, facts)
         if refusal.sent == "never":
-            error = self._translated(refusal, known)
+            error = self._translate_cause(refusal, facts)
             return Judgement(error, may_be_tried=may_be_tried(error))
-        return self._answered(refusal, known)
+        return self._judge_answer(refusal, facts)
 
-    def _answered(self, refusal: Refusal, known: RefusalFacts) -> Judgement:
-        is_mate = self._is_mate(refusal, known)
+    def _judge_answer(self, refusal: Refusal, facts: RefusalFacts) -> Judgement:
+        is_mate = self._is_mate(refusal, facts)
         if self._traits.transactional:  # no record of a transaction is sent again
-            make = self._mate if is_mate else self._refusal_error
-            return Judgement(make(refusal, known))
+            make = self._make_mate if is_mate else self._make_refused
+            return Judgement(make(refusal, facts))
         if refusal.was_unanswered:
-            return Judgement(self._in_doubt(refusal, known))
+            return Judgement(self._make_in_doubt(refusal, facts))
         if is_mate:
-            return Judgement(self._mate(refusal, known), may_be_rescued=True)
-        error = self._refusal_error(refusal, known)
+            return Judgement(self._make_mate(refusal, facts), may_be_rescued=True)
+        error = self._make_refused(refusal, facts)
         # The client, not the record, caused the gap in the sequence numbers.
         is_transient, is_gap = may_be_tried(error), error.code in _SEQUENCE_ERRORS
         is_first_gap = is_gap and refusal.first_try is True
-        is_vague = refusal.blame == "unknown" and not known.alone
+        is_vague = refusal.blame == "unknown" and not facts.alone
         # The client reports its attempts: none of the earlier ones has written it.
         is_certain = refusal.first_try is not None and is_transient
         return Judgement(
@@ -191,25 +191,25 @@ class Judge:
 
     # --- the client gave up -----------------------------------------------------------
 
-    def _given_up(self, refusal: Refusal, known: RefusalFacts) -> Judgement:
+    def _judge_given_up(self, refusal: Refusal, facts: RefusalFacts) -> Judgement:
         if self._traits.transactional:
-            return Judgement(self._in_failed_transaction(refusal, known))
+            return Judgement(self._make_aborted(refusal, facts))
         cause = refusal.cause
-        sent = refusal.sent != "never"
-        if not sent and ends_all(cause):
+        is_sent = refusal.sent != "never"
+        if not is_sent and ends_all(cause):
             text = cause.summary if isinstance(cause, KafkaGuardError) else None
             return Judgement(
-                self._errors.translate(cause, message=text, **_error_arguments(known))
+                self._errors.translate(cause, message=text, **_error_arguments(facts))
             )
         why = f"the producer gave up ({_name_of(refusal)})"
-        if known.closed:
+        if facts.closed:
             why = "the producer was closed"
-        if sent:
+        if is_sent:
             text = (
                 f"{why} while this record had no answer yet: it may have been written"
             )
-            error = unanswered(
-                self._errors, text, original=cause, **_error_arguments(known)
+            error = make_unanswered(
+                self._errors, text, original=cause, **_error_arguments(facts)
             )
             return Judgement(error, may_be_rescued=True, in_flight=True)
         text = f"{why} before this record was sent: it was not written"
@@ -218,39 +218,37 @@ class Judge:
             text,
             original=cause,
             verdict=NOT_SENT,
-            **_error_arguments(known),
+            **_error_arguments(facts),
         )
         return Judgement(error, may_be_rescued=True, client_failed=True)
 
-    def _timed_out(self, refusal: Refusal, known: RefusalFacts) -> KafkaGuardError:
-        sent = refusal.sent != "never"
-        if not sent:
-            happened = (
+    def _make_expired(self, refusal: Refusal, facts: RefusalFacts) -> KafkaGuardError:
+        is_sent = refusal.sent != "never"
+        if not is_sent:
+            what_happened = (
                 "it never left the client (no broker could be reached for it, or its "
                 "topic is not known): it was not written"
             )
         elif refusal.first_try is None:
-            happened = (
+            what_happened = (
                 f"{self._traits.client} does not say whether it was sent: it may have "
                 "been written"
             )
         else:
-            happened = "it was sent and got no answer: it may have been written"
+            what_happened = "it was sent and got no answer: it may have been written"
         context: dict[str, Any] = {"transactional": self._traits.transactional}
-        if not sent:
+        if not is_sent:
             context["phase"] = "enqueue"
         return self._errors.translate(
             refusal.cause,
-            message=f"no outcome within {self._time}; {happened}",
+            message=f"no outcome within {self._time_limit}; {what_happened}",
             context=context,
-            **_error_arguments(known),
+            **_error_arguments(facts),
         )
 
-    def _in_failed_transaction(
-        self, refusal: Refusal, known: RefusalFacts
-    ) -> KafkaGuardError:
-        if known.is_part and is_too_large(refusal) and refusal.sent == "never":
-            return self._mate(refusal, known)
+    def _make_aborted(self, refusal: Refusal, facts: RefusalFacts) -> KafkaGuardError:
+        if facts.is_part and is_too_large(refusal) and refusal.sent == "never":
+            return self._make_mate(refusal, facts)
         verdict = classify(refusal.cause, api="Produce", transactional=True)
         if verdict.action not in _STOPS:
             verdict = ABORTED
@@ -261,10 +259,10 @@ class Judge:
                 "see it"
             ),
             verdict=verdict,
-            **_error_arguments(known),
+            **_error_arguments(facts),
         )
 
-    def not_in_time(self, error: KafkaGuardError) -> KafkaGuardError:
+    def make_late(self, error: KafkaGuardError) -> KafkaGuardError:
         """Make the error of a record whose time was over before it could be sent again.
 
         Args:
@@ -274,8 +272,8 @@ class Judge:
             return error
         late = self._errors.make(
             ClientTimeoutError,
-            f"no outcome within {self._time}, because it had to be sent again; it was "
-            "not written",
+            f"no outcome within {self._time_limit}, because it had to be sent again; "
+            "it was not written",
             api="Produce",
             topic=error.topic,
             partition=error.partition,
@@ -285,35 +283,37 @@ class Judge:
         return late
 
     @property
-    def _time(self) -> str:
+    def _time_limit(self) -> str:
         traits = self._traits
         return f"{traits.delivery_timeout:g} s ({traits.timeout_setting})"
 
     # --- a broker's answer ------------------------------------------------------------
 
-    def _is_mate(self, refusal: Refusal, known: RefusalFacts) -> bool:
+    def _is_mate(self, refusal: Refusal, facts: RefusalFacts) -> bool:
         """Return whether the batch or another record was refused, not this record."""
-        code = _code_of(refusal)
+        code = _code_in(refusal.cause)
         # A client that has split a batch fails all of its parts.
-        is_small_part = code in _REFUSED_BATCH and known.is_part and known.fits
+        is_small_part = code in _REFUSED_BATCH and facts.is_part and facts.fits
         if refusal.blame == "mate" or is_small_part:
             return True
-        if refusal.blame == "record" or known.alone:
+        if refusal.blame == "record" or facts.alone:
             return False
         if code in _REFUSED_BATCH:
-            has_mates = refusal.blame == "unknown" or known.count > 1
-            return has_mates and known.fits is not False
+            has_mates = refusal.blame == "unknown" or facts.count > 1
+            return has_mates and facts.fits is not False
         if code not in _REFUSED_RECORD:
             return False
         if refusal.blame == "unknown":
-            is_compacted = known.facts is not None and known.facts.compacted is True
+            is_compacted = (
+                facts.topic_facts is not None and facts.topic_facts.compacted is True
+            )
             return not (refusal.null_key and is_compacted)
-        return known.count > 1 and not refusal.null_key
+        return facts.count > 1 and not refusal.null_key
 
-    def _mate(self, refusal: Refusal, known: RefusalFacts) -> KafkaGuardError:
+    def _make_mate(self, refusal: Refusal, facts: RefusalFacts) -> KafkaGuardError:
         why = (
             "its batch was larger than the topic allows"
-            if _code_of(refusal) in _REFUSED_BATCH
+            if _code_in(refusal.cause) in _REFUSED_BATCH
             else "another record of the same batch was refused"
         )
         return self._errors.make(
@@ -321,10 +321,10 @@ class Judge:
             f"{why}; this one was not written",
             original=_exception(refusal.cause),
             verdict=ABORTED if self._traits.transactional else None,
-            **_error_arguments(known),
+            **_error_arguments(facts),
         )
 
-    def _in_doubt(self, refusal: Refusal, known: RefusalFacts) -> KafkaGuardError:
+    def _make_in_doubt(self, refusal: Refusal, facts: RefusalFacts) -> KafkaGuardError:
         """Judge a refusal of a batch that may have been written before."""
         but = f"but an earlier attempt {_end_of(refusal)}, so it may have been written"
         if refusal.blame == "mate":
@@ -333,43 +333,45 @@ class Judge:
                 f"the broker refused another record of its batch, {but}",
                 original=_exception(refusal.cause),
                 verdict=replace(IN_DOUBT, error_class=BatchMateRefusedError),
-                **_error_arguments(known),
+                **_error_arguments(facts),
             )
         refused = classify(refusal.cause, api="Produce")
         return self._errors.translate(
             refusal.cause,
             message=f"the broker refused it, {but}",
             verdict=replace(IN_DOUBT, error_class=refused.error_class),
-            **_error_arguments(known),
+            **_error_arguments(facts),
         )
 
-    def _refusal_error(self, refusal: Refusal, known: RefusalFacts) -> KafkaGuardError:
+    def _make_refused(self, refusal: Refusal, facts: RefusalFacts) -> KafkaGuardError:
         # An answer about this record alone is more exact than facts about the topic.
-        is_vague = refusal.blame == "unknown" and not known.alone
+        is_vague = refusal.blame == "unknown" and not facts.alone
         context: dict[str, Any] = {
             "null_key": refusal.null_key,
-            "facts": known.facts if is_vague else None,
+            "facts": facts.topic_facts if is_vague else None,
             "transactional": self._traits.transactional,
         }
         if (
             not is_vague
             and not refusal.null_key
-            and _code_of(refusal) == InvalidRecordError.code
+            and _code_in(refusal.cause) == InvalidRecordError.code
         ):
             context["phase"] = "single"
         return self._errors.translate(
-            refusal.cause, context=context, **_error_arguments(known)
+            refusal.cause, context=context, **_error_arguments(facts)
         )
 
-    def _translated(self, refusal: Refusal, known: RefusalFacts) -> KafkaGuardError:
+    def _translate_cause(
+        self, refusal: Refusal, facts: RefusalFacts
+    ) -> KafkaGuardError:
         if isinstance(refusal.cause, KafkaGuardError):
             return refusal.cause
         context = {"transactional": self._traits.transactional}
         return self._errors.translate(
-            refusal.cause, context=context, **_error_arguments(known)
+            refusal.cause, context=context, **_error_arguments(facts)
         )
 
-    def not_taken(self, why: BaseException, record: Record) -> KafkaGuardError:
+    def make_not_taken(self, why: BaseException, record: Record) -> KafkaGuardError:
         """Make the error of a record that the client did not accept again."""
         if isinstance(why, KafkaGuardError):
             return why
@@ -384,7 +386,7 @@ class Judge:
 
     # --- what the machine decides by itself -------------------------------------------
 
-    def too_large(self, place: Place, text: str) -> KafkaGuardError:
+    def make_too_large(self, place: Place, text: str) -> KafkaGuardError:
         """Make the error of a record that is above its topic's limit."""
         return self._errors.make(
             MessageTooLargeError,
@@ -394,7 +396,7 @@ class Judge:
             partition=place.partition,
         )
 
-    def superseded(self, error: KafkaGuardError) -> KafkaGuardError:
+    def make_superseded(self, error: KafkaGuardError) -> KafkaGuardError:
         """Make the error of a record that a later record of its key has overtaken."""
         late = self._errors.make(
             SupersededError,
@@ -408,9 +410,9 @@ class Judge:
         return late
 
 
-def unanswered(errors: ClientErrors, text: str, **known: Any) -> KafkaGuardError:
+def make_unanswered(errors: ClientErrors, text: str, **details: Any) -> KafkaGuardError:
     """Make the error of a record that its client gave up after sending it."""
-    return errors.make(errors.given_up, text, verdict=GIVEN_UP, **known)
+    return errors.make(errors.given_up, text, verdict=GIVEN_UP, **details)
 
 
 def ends_all(cause: Any) -> bool:
@@ -451,7 +453,7 @@ def may_be_tried(error: KafkaGuardError) -> bool:
 
 def is_too_large(refusal: Refusal) -> bool:
     """Return whether the broker refused a batch or a record for its size."""
-    return _code_of(refusal) in _REFUSED_BATCH
+    return _code_in(refusal.cause) in _REFUSED_BATCH
 
 
 def may_be_set_aside(error: KafkaGuardError) -> bool:
@@ -469,12 +471,12 @@ def is_rejected(error: KafkaGuardError) -> bool:
 
 def add_words(error: KafkaGuardError, words: str) -> None:
     """Add text to an error."""
-    said = error.summary or (None if error.broker_message else error.original_text)
-    error.summary = f"{said}; {words}" if said else words
+    text = error.summary or (None if error.broker_message else error.original_text)
+    error.summary = f"{text}; {words}" if text else words
 
 
-def _error_arguments(known: RefusalFacts) -> dict[str, Any]:
-    topic, partition = known.place
+def _error_arguments(facts: RefusalFacts) -> dict[str, Any]:
+    topic, partition = facts.place
     return {"api": "Produce", "topic": topic, "partition": partition}
 
 
@@ -489,10 +491,6 @@ def _end_of(refusal: Refusal) -> str:
             return f"was answered with {for_code(code).name} ({code})"
 
 
-def _code_of(refusal: Refusal) -> int | None:
-    return _code_in(refusal.cause)
-
-
 def _code_in(cause: Any) -> int | None:
     """Return the broker's code that a client's exception or error object carries."""
     signal = signal_of(cause)
@@ -501,7 +499,7 @@ def _code_in(cause: Any) -> int | None:
 
 def _name_of(refusal: Refusal) -> str:
     """Return Kafka's or librdkafka's name of a cause, or that of its class."""
-    code = _code_of(refusal)
+    code = _code_in(refusal.cause)
     return type(refusal.cause).__name__ if code is None else for_code(code).name
 
 

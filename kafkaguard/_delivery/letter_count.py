@@ -33,13 +33,13 @@ class LetterCount:
         self._in_a_row = 0
         self._last: tuple[Batch | None, int] = None, 0
 
-    def delivered(self, count: int) -> None:
+    def count_delivered(self, count: int) -> None:
         """Count records that were delivered."""
         self._others += count
         if count:
             self._in_a_row = 0
 
-    def ended(self) -> None:
+    def count_other(self) -> None:
         """Count a record that was neither delivered nor dead-lettered."""
         self._others += 1
 

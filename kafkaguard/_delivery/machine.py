@@ -6,7 +6,7 @@ commands that these methods return. The life of a refused batch::
 
     failed()    each record is judged (`judging`) and settled, dead-lettered or queued
     held()      no send of the topic is running; the topic's open batches end
-    sent()      the queued records were handed over in the old order (`rounds`)
+    sent()      the queued records were handed over in the old order (`resends`)
     accepted()  they are settled as delivered, and the topic's sends are freed
 
 Times are monotonic seconds.
@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING
 
 from kafkaguard._delivery import commands
 from kafkaguard._delivery.attempts import Attempts
-from kafkaguard._delivery.books import Books
 from kafkaguard._delivery.client_life import ANSWER_S, ClientLife
+from kafkaguard._delivery.counters import Counters
 from kafkaguard._delivery.facts import HandOverStoppedError
-from kafkaguard._delivery.fates import Fates
+from kafkaguard._delivery.in_flight import InFlight
 from kafkaguard._delivery.judging import (
     Judge,
     Judgement,
@@ -30,10 +30,11 @@ from kafkaguard._delivery.judging import (
     is_about_records,
     is_too_large,
 )
-from kafkaguard._delivery.lines import Lines
 from kafkaguard._delivery.outbox import Outbox
+from kafkaguard._delivery.outcomes import Outcomes
 from kafkaguard._delivery.records import Record, Work
-from kafkaguard._delivery.rounds import Rounds
+from kafkaguard._delivery.resend_queue import ResendQueue
+from kafkaguard._delivery.resends import Resends
 from kafkaguard._delivery.size_limits import SizeLimits
 from kafkaguard._delivery.table import (
     ClientEvent,
@@ -44,7 +45,6 @@ from kafkaguard._delivery.table import (
 )
 from kafkaguard._delivery.topic_round import DRAIN_S
 from kafkaguard._delivery.transaction import Transaction
-from kafkaguard._delivery.waiting import Waiting
 from kafkaguard._retries.events import RecreateEvent
 from kafkaguard.errors import (
     ClientTimeoutError,
@@ -55,7 +55,7 @@ from kafkaguard.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
 
-    from kafkaguard._delivery.attempts import Shared
+    from kafkaguard._delivery.attempts import AttemptLimits
     from kafkaguard._delivery.commands import Command
     from kafkaguard._delivery.facts import (
         Answer,
@@ -101,60 +101,60 @@ class DeliveryMachine:
         *,
         size_alone: Callable[[Raw], int | None],
         facts: Callable[[str], TopicFacts | None] = lambda _: None,
-        shared: Shared | None = None,
+        shared: AttemptLimits | None = None,
     ) -> None:
         self._traits = traits
         self._policy = policy
-        self._facts = facts
-        self._out = out = Outbox(policy, traits.client)
+        self._topic_facts = facts
+        self._outbox = outbox = Outbox(policy, traits.client)
         self._judge = Judge(traits, errors)
-        self._lines = Lines()
-        self._books = Books(transactional=traits.transactional)
-        self.transaction = Transaction(self._books)
+        self._in_flight = InFlight()
+        self._counters = Counters(transactional=traits.transactional)
+        self.transaction = Transaction(self._counters)
         self._size_limits = SizeLimits(size_alone)
         self._client = ClientLife()
-        self._attempts = Attempts(traits, shared, out.tell)
-        self._waiting = Waiting(self._client, out)
-        self._fates = Fates(
+        self._attempts = Attempts(traits, shared, outbox.tell)
+        self._queue = ResendQueue(self._client, outbox)
+        self._outcomes = Outcomes(
             traits,
             policy,
             errors,
-            self._books,
+            self._counters,
             self.transaction,
             self._size_limits,
             self._attempts,
-            waiting=self._waiting,
-            lines=self._lines,
-            out=out,
+            queue=self._queue,
+            in_flight=self._in_flight,
+            outbox=outbox,
         )
-        self._rounds = Rounds(
+        self._resends = Resends(
             policy,
             self._judge,
-            self._lines,
+            self._in_flight,
             self._size_limits,
             self._attempts,
-            self._waiting,
-            self._fates,
-            out,
+            self._queue,
+            self._outcomes,
+            outbox,
         )
-        self.holds = self._waiting.holds
+        self.holds = self._queue.holds
         #: Records in flight whose dying client gave them up, by their batch.
         self._unanswered: dict[Batch, list[Record]] = {}
         self._is_closing = self._has_settled_all = False
 
-    def _go_on(self, now: float) -> Sequence[Command]:
+    def _continue(self, now: float) -> Sequence[Command]:
         """Do what has become possible, and return all commands."""
-        if self._waiting.topics:
+        if self._queue.topics:
             if self._client.state is ClientState.LOST:
                 self._lose_waiting(now)
-            self._rounds.go_on(now)
-        return self._out.take()
+            self._resends.go_on(now)
+        return self._outbox.take()
 
     # --- batches ----------------------------------------------------------------------
 
     def began(self, batch: Batch) -> None:
         """Add a batch that the client has begun."""
-        self._lines.begin(batch)
+        self._in_flight.begin(batch)
 
     def accepted(self, batch: Batch, now: float) -> Sequence[Command]:
         """Handle a batch whose records the broker has all accepted.
@@ -166,11 +166,11 @@ class DeliveryMachine:
         if batch.ended is not None:
             return _NOTHING
         self._attempts.succeeded(now)
-        self._client.works()
-        if not (self._waiting.topics or self._lines.again or self._out):
+        self._client.mark_working()
+        if not (self._queue.topics or self._in_flight.resent or self._outbox):
             batch.ended = "accepted"
-            self._books.delivered(batch.count - batch.counted)
-            self._lines.end(batch)
+            self._counters.count_delivered(batch.count - batch.counted)
+            self._in_flight.end(batch)
             return _NOTHING
         return self._end_or_defer(batch, (), now)
 
@@ -182,7 +182,7 @@ class DeliveryMachine:
             count: How many; none of them was sent again.
         """
         if batch.ended is None:
-            self._books.delivered(count - batch.counted)
+            self._counters.count_delivered(count - batch.counted)
             batch.counted = count
 
     def failed(
@@ -202,15 +202,15 @@ class DeliveryMachine:
     def _end_or_defer(
         self, batch: Batch, refusals: Sequence[Refusal], now: float
     ) -> Sequence[Command]:
-        topic = self._waiting.topics.get(batch.place.topic)
+        topic = self._queue.topics.get(batch.place.topic)
         if topic is not None and topic.is_sending:
             # The batch may contain records whose new tokens are not known yet.
             topic.deferred.append((batch, refusals))
         else:
             self._end_batch(batch, refusals, now)
         if refusals and self._needs_take_back(batch):
-            self._out.emit(commands.TakeBack(batch))
-        return self._go_on(now)
+            self._outbox.emit(commands.TakeBack(batch))
+        return self._continue(now)
 
     def _needs_take_back(self, batch: Batch) -> bool:
         """Return whether batches waiting in the client would overtake this one."""
@@ -227,25 +227,25 @@ class DeliveryMachine:
             records = self._failed_records(batch, refusals)
             for record, refusal in zip(records, refusals, strict=True):
                 self._judge_record(record, batch, refusal, now)
-        self._lines.end(batch)
+        self._in_flight.end(batch)
 
     def _accept(self, batch: Batch, failed: set[int]) -> None:
         """Count a batch's accepted records, and settle those that were sent again."""
         accepted = batch.count - batch.counted - len(failed)
-        if self._lines.again:
-            for index, record in self._lines.take_again(batch, failed):
+        if self._in_flight.resent:
+            for index, record in self._in_flight.take_resent(batch, failed):
                 accepted -= 1
-                self._came_back(record)
+                self._count_returned(record)
                 if record.state is RecordState.SETTLED:
                     continue  # settled before, by settle_all
                 if record.is_letter:
-                    self._fates.letter_delivered(record, batch, index)
+                    self._outcomes.letter_delivered(record, batch, index)
                 else:
-                    self._fates.settle(record, "delivered")
-        self._books.delivered(accepted)
+                    self._outcomes.settle(record, "delivered")
+        self._counters.count_delivered(accepted)
 
-    def _came_back(self, record: Record) -> None:
-        topic = self._waiting.topics.get(record.place.topic)
+    def _count_returned(self, record: Record) -> None:
+        topic = self._queue.topics.get(record.place.topic)
         if topic is not None and topic.away:
             topic.away -= 1
 
@@ -256,13 +256,13 @@ class DeliveryMachine:
         raws = batch.raws()
         records = []
         for refusal in refusals:
-            record = self._lines.again.pop(refusal.token, None)
+            record = self._in_flight.resent.pop(refusal.token, None)
             if record is None:
                 raw = None if raws is None else raws[refusal.index]
                 record = self._new_record(batch, refusal, raw)
             else:
                 batch.ranks[refusal.index] = record.rank
-                self._came_back(record)
+                self._count_returned(record)
                 if record.state is RecordState.AGAIN:
                     record.happens(RecordEvent.FAILED)
             records.append(record)
@@ -273,8 +273,8 @@ class DeliveryMachine:
         if refusal.partition is not None:
             place = place._replace(partition=refusal.partition)
         record = Record(refusal.token, batch, refusal.index, place, batch.due, raw)
-        batch.left += 1
-        self._fates.take_in(record)
+        batch.unsettled += 1
+        self._outcomes.take_in(record)
         return record
 
     # --- one failed record ------------------------------------------------------------
@@ -285,27 +285,27 @@ class DeliveryMachine:
         """Judge a failed record, and decide what happens to it."""
         if record.state is RecordState.SETTLED:
             return  # settled before, by settle_all
-        known = self._known(record, batch, refusal, now)
-        judgement = self._judge.judge(refusal, known)
+        facts = self._facts_of(record, batch, refusal, now)
+        judgement = self._judge.judge(refusal, facts)
         error = record.error = judgement.error
         if error.verdict.written == "no":
             batch.unwritten.add(refusal.index)
         if isinstance(error, InvalidRecordKeyError):
-            self._out.emit(commands.ForgetFacts(record.place.topic))
+            self._outbox.emit(commands.ForgetFacts(record.place.topic))
         if refusal.blame == "unknown" and is_too_large(refusal):
             # Before the batch's records are sent again, those above the topic's limit
             # are ended.
-            self._rounds.oversize.add(record.place.topic)
+            self._resends.oversize.add(record.place.topic)
         if self._needs_size_limit(refusal):
             record.refusal = refusal
-            self._fates.ask_size(record)
+            self._outcomes.ask_size(record)
         elif judgement.in_flight and self._may_be_answered():
             record.happens(RecordEvent.AWAIT_ANSWER)
             self._unanswered.setdefault(batch, []).append(record)
         else:
             self._decide(record, batch, judgement, now, is_mate=refusal.blame == "mate")
 
-    def _known(
+    def _facts_of(
         self, record: Record, batch: Batch, refusal: Refusal, now: float
     ) -> RefusalFacts:
         topic, is_final = record.place.topic, self._traits.transactional
@@ -317,7 +317,7 @@ class DeliveryMachine:
             record.place,
             batch.count,
             is_alone,
-            self._facts(topic),
+            self._topic_facts(topic),
             fits,
             self._is_closing,
             has_time=batch.is_capped and record.due > now,
@@ -356,9 +356,9 @@ class DeliveryMachine:
         error = judgement.error
         if error.verdict.written != "no":
             record.doubt = record.doubt or error
-            self._client.leaves_in_doubt(batch)
+            self._client.keep_in_doubt(batch)
         if judgement.client_failed or judgement.may_be_rescued:
-            self._fates.give_time(record, error)
+            self._outcomes.give_time(record, error)
         # With `rescue: never`, only the policy's attempts can send this record again.
         is_for_policy = judgement.may_be_tried or (
             judgement.client_failed and self._policy.rescue == "never"
@@ -367,19 +367,19 @@ class DeliveryMachine:
             record.is_suspect = False
             return
         if batch is not record.batch and not judgement.client_failed:
-            record.resent += 1
+            record.resend_count += 1
         if self._is_rescued(record, judgement, now):
-            record.is_suspect = record.resent > 0 and not is_mate
-            self._fates.queue_rescue(record, now)
+            record.is_suspect = record.resend_count > 0 and not is_mate
+            self._outcomes.queue_rescue(record, now)
             return
         if _is_oversize(record, error):
-            self._rounds.oversize.add(record.place.topic)
+            self._resends.oversize.add(record.place.topic)
             if not self._is_closing:
-                self._fates.ask_size(record)  # for the text of the error
+                self._outcomes.ask_size(record)  # for the text of the error
                 return
         if judgement.client_failed and record.due <= now:
-            error = self._judge.not_in_time(error)
-        self._fates.end(record, error, now)
+            error = self._judge.make_late(error)
+        self._outcomes.end(record, error, now)
 
     def _queue_attempt(
         self, record: Record, error: KafkaGuardError, now: float
@@ -387,7 +387,7 @@ class DeliveryMachine:
         """Queue a record for the policy's next attempt; return whether it has one."""
         if self._is_closing or record.raw is None or record.doubt is not None:
             return False
-        return self._fates.queue_attempt(record, error, now)
+        return self._outcomes.queue_attempt(record, error, now)
 
     def _is_rescued(self, record: Record, judgement: Judgement, now: float) -> bool:
         """Return whether a record is sent again without an attempt of the policy."""
@@ -399,8 +399,8 @@ class DeliveryMachine:
         ):
             return False
         if judgement.error.verdict.written != "no":
-            is_wanted = self._fates.in_doubt(judgement.error) == "resend"
-            return is_wanted and not record.resent
+            is_wanted = self._outcomes.in_doubt(judgement.error) == "resend"
+            return is_wanted and not record.resend_count
         if self._policy.rescue == "never":
             return False
         if judgement.client_failed:
@@ -416,7 +416,7 @@ class DeliveryMachine:
         If the result is ``"raise"``, the shell raises the error and calls
         :meth:`raised`.
         """
-        return self._fates.on_reject(error)
+        return self._outcomes.on_reject(error)
 
     def refused_at_once(
         self,
@@ -442,17 +442,17 @@ class DeliveryMachine:
         due = now + self._traits.delivery_timeout
         record = Record(token, None, 0, place, due, raw)
         record.error, record.reason = error, reason
-        self._fates.take_in(record)
+        self._outcomes.take_in(record)
         if not (self.keeps(error) and self._queue_attempt(record, error, now)):
-            self._fates.end(record, error, now)
-        return self._go_on(now)
+            self._outcomes.end(record, error, now)
+        return self._continue(now)
 
     def keeps(self, error: KafkaGuardError) -> bool:
         """Return whether a record that ``send`` refuses waits for another attempt.
 
         A shell calls this before it serialises the record for :meth:`refused_at_once`.
         """
-        return not self._is_closing and self._fates.allows(error)
+        return not self._is_closing and self._outcomes.allows(error)
 
     def wait_after(
         self, call: Record, error: KafkaGuardError, now: float
@@ -471,12 +471,12 @@ class DeliveryMachine:
         Returns:
             The seconds, or None if there is no further attempt.
         """
-        return None if self._is_closing else self._fates.wait_after(call, error, now)
+        return None if self._is_closing else self._outcomes.wait_after(call, error, now)
 
     def raised(self, error: KafkaGuardError) -> Sequence[Command]:
         """Handle an error that ``send`` raises; the error is in no report."""
-        self._fates.tell_rejected(error, "raise")
-        return self._out.take()
+        self._outcomes.tell_rejected(error, "raise")
+        return self._outbox.take()
 
     # --- the client -------------------------------------------------------------------
 
@@ -486,7 +486,7 @@ class DeliveryMachine:
         """Handle the death of the client in use."""
         if self._client.is_alive and self._is_worth_replacing(cause):
             self._die(cause, place, now)
-        return self._go_on(now)
+        return self._continue(now)
 
     def _is_worth_replacing(self, cause: BaseException) -> bool:
         traits = self._traits
@@ -505,28 +505,29 @@ class DeliveryMachine:
         is_late: bool = False,
     ) -> None:
         if place is not None and is_about_records(cause):
-            self._client.works()  # so that one bad record after the other is refused
+            # So that one bad record after the other is refused.
+            self._client.mark_working()
         self._client.die(cause, place, is_late=is_late)
-        self._waiting.died()
-        self._out.emit(commands.Shut())
-        self._out.tell(RecreateEvent, None if place is None else place.topic)
-        self._out.emit(commands.HearOut(now + ANSWER_S))
+        self._queue.died()
+        self._outbox.emit(commands.Shut())
+        self._outbox.tell(RecreateEvent, None if place is None else place.topic)
+        self._outbox.emit(commands.HearOut(now + ANSWER_S))
 
     def heard_out(self, now: float) -> Sequence[Command]:
         """Reply to HearOut."""
         self._client.happens(ClientEvent.HEARD_OUT)
-        self._out.emit(commands.Stop())
-        return self._go_on(now)
+        self._outbox.emit(commands.Stop())
+        return self._continue(now)
 
     def stopped(self, now: float) -> Sequence[Command]:
         """Reply to Stop: the dead client has reported the end of all its batches."""
         if self._unanswered:
             self._client.happens(ClientEvent.ANSWERS_MISSING)
-            self._out.emit(commands.AskAnswers(tuple(self._unanswered)))
+            self._outbox.emit(commands.AskAnswers(tuple(self._unanswered)))
         else:
             self._client.happens(ClientEvent.STOPPED)
             self._replace(now)
-        return self._go_on(now)
+        return self._continue(now)
 
     def answered(
         self, answers: Mapping[Batch, Answer], now: float
@@ -534,19 +535,19 @@ class DeliveryMachine:
         """Reply to AskAnswers; a batch without an answer may be left out."""
         unanswered, self._unanswered = self._unanswered, {}
         for batch, records in unanswered.items():
-            self._answer(batch, records, answers.get(batch), now)
+            self._decide_by_answer(batch, records, answers.get(batch), now)
         self._client.happens(ClientEvent.ANSWERED)
         self._replace(now)
-        return self._go_on(now)
+        return self._continue(now)
 
     def _replace(self, now: float) -> None:
         """Replace the client, at once or later."""
         if self._client.replaces_at_once(now, is_closing=self._is_closing):
-            self._out.emit(commands.Replace(self._client.locking_out))
+            self._outbox.emit(commands.Replace(self._client.locking_out))
         elif self.lost is not None:
-            self._out.emit(commands.FreeSends(None))
+            self._outbox.emit(commands.FreeSends(None))
 
-    def _answer(
+    def _decide_by_answer(
         self, batch: Batch, records: list[Record], answer: Answer | None, now: float
     ) -> None:
         """Decide about the records of a batch that was in flight."""
@@ -556,30 +557,30 @@ class DeliveryMachine:
                 continue  # settled before, by settle_all
             record.happens(RecordEvent.FAILED)
             if answer is not None and answer.base_offset is not None:
-                self._was_written(record, batch, answer.base_offset)
+                self._settle_written(record, batch, answer.base_offset)
             elif refusal := refusals.get(record.token):
                 self._judge_record(record, batch, refusal, now)
             else:
                 assert record.error is not None
                 self._decide(record, batch, Judgement(record.error), now)
 
-    def _was_written(self, record: Record, batch: Batch, base_offset: int) -> None:
+    def _settle_written(self, record: Record, batch: Batch, base_offset: int) -> None:
         index = record.index
         if batch is not record.batch:  # it was sent again
             index = next(i for i, rank in batch.ranks.items() if rank == record.rank)
         if record.is_letter:
-            self._fates.letter_delivered(record, batch, index)
+            self._outcomes.letter_delivered(record, batch, index)
         else:
-            self._fates.settle(record, "delivered", offset=base_offset + index)
+            self._outcomes.settle(record, "delivered", offset=base_offset + index)
 
     def replaced(self, now: float) -> Sequence[Command]:
         """Reply to Replace: a successor is in use."""
         self._client.revive()
         death = self._client.describe_death()
-        self._out.warn(f"the producer was dead and was replaced: {death}")
-        self._waiting.replaced(now)
-        self._out.emit(commands.FreeSends(None))
-        return self._go_on(now)
+        self._outbox.warn(f"the producer was dead and was replaced: {death}")
+        self._queue.replaced(now)
+        self._outbox.emit(commands.FreeSends(None))
+        return self._continue(now)
 
     def not_replaced(
         self, error: BaseException, now: float, *, may_build_later: bool, awaited: bool
@@ -592,12 +593,12 @@ class DeliveryMachine:
             may_build_later: Whether building one may succeed later.
             awaited: Whether sends wait for a successor.
         """
-        is_awaited = awaited or any(self._waiting.records())
+        is_awaited = awaited or any(self._queue.records())
         is_final = self._is_closing or not (may_build_later and is_awaited)
         self._client.fail(error, now, is_final=is_final)
         if is_final:
-            self._out.emit(commands.FreeSends(None))
-        return self._go_on(now)
+            self._outbox.emit(commands.FreeSends(None))
+        return self._continue(now)
 
     def drop_waiting(self, why: str, now: float) -> Sequence[Command]:
         """End the records that wait to be sent again, without dead letters.
@@ -606,29 +607,29 @@ class DeliveryMachine:
             why: Why they are not sent again.
             now: The time.
         """
-        for record in list(self._waiting.records()):
+        for record in list(self._queue.records()):
             if record.state is RecordState.QUEUED:
-                self._fates.give_up(record, why)
-        return self._go_on(now)
+                self._outcomes.give_up(record, why)
+        return self._continue(now)
 
     def _lose_waiting(self, now: float) -> None:
         """End the records that wait for a successor, because there will be none."""
-        for record in list(self._waiting.records()):
+        for record in list(self._queue.records()):
             if record.state is RecordState.QUEUED:
-                self._fates.not_sent_again(record, self._client.error, now)
-        self._waiting.drop_all()
+                self._outcomes.not_sent_again(record, self._client.error, now)
+        self._queue.drop_all()
 
     def wanted(self, now: float) -> Sequence[Command]:
         """Try to build a client again: a send waits while :attr:`lost`."""
         if self._client.state is ClientState.LOST and not self._is_closing:
             self._client.happens(ClientEvent.WANTED)
             self._try_again(now)
-        return self._go_on(now)
+        return self._continue(now)
 
     def _try_again(self, now: float) -> None:
         if self._client.state is ClientState.PAUSED and now >= self._client.not_before:
             self._client.happens(ClientEvent.PAUSE_OVER)
-            self._out.emit(commands.Replace(self._client.locking_out))
+            self._outbox.emit(commands.Replace(self._client.locking_out))
 
     @property
     def lost(self) -> BaseException | None:
@@ -639,8 +640,8 @@ class DeliveryMachine:
 
     def held(self, topic: str, now: float) -> Sequence[Command]:
         """Reply to HoldSends: no send of the topic is running."""
-        self._rounds.held(topic, now)
-        return self._go_on(now)
+        self._resends.held(topic, now)
+        return self._continue(now)
 
     def sent(
         self, topic: str, handed: Sequence[Hashable | BaseException], now: float
@@ -650,32 +651,32 @@ class DeliveryMachine:
         Batches of this topic that end between the command and this reply are kept, and
         are processed here. So a shell may report them in any order.
         """
-        waiting = self._waiting.topics[topic]
-        waiting.happens(TopicEvent.HANDED_OVER)
-        waiting.until = now + DRAIN_S
-        waiting.away = 0
-        for record, token in zip(waiting.group, handed, strict=True):
+        topic_round = self._queue.topics[topic]
+        topic_round.happens(TopicEvent.HANDED_OVER)
+        topic_round.until = now + DRAIN_S
+        topic_round.away = 0
+        for record, token in zip(topic_round.group, handed, strict=True):
             if isinstance(token, BaseException):
-                self._not_handed_over(record, token, now, waiting.was_interrupted)
+                self._not_handed_over(record, token, now, topic_round.was_interrupted)
                 continue
-            waiting.away += 1
-            self._lines.again[token] = record
+            topic_round.away += 1
+            self._in_flight.resent[token] = record
             if record.state is RecordState.SENDING:
                 record.happens(RecordEvent.HANDED_OVER)
                 record.token = token
-        waiting.group = ()
-        self._lines.hasten(topic)
-        deferred, waiting.deferred = waiting.deferred, []
+        topic_round.group = ()
+        self._in_flight.cap_deadlines(topic)
+        deferred, topic_round.deferred = topic_round.deferred, []
         for batch, refusals in deferred:
             if batch.ended is None:
                 self._end_batch(batch, refusals, now)
         if self._has_settled_all:
-            self._waiting.abandon()
+            self._queue.abandon()
         elif not self._client.is_alive:
-            self._waiting.stall(waiting)
-        elif waiting.away:
-            self._out.emit(commands.SendNow())
-        return self._go_on(now)
+            self._queue.stall(topic_round)
+        elif topic_round.away:
+            self._outbox.emit(commands.SendNow())
+        return self._continue(now)
 
     def stops_hand_over(self, topic: str) -> bool:
         """Return whether a driver should hand over no more records of a Send.
@@ -685,10 +686,10 @@ class DeliveryMachine:
         driver replies with :class:`HandOverStoppedError` for each. It may call this
         without its lock.
         """
-        waiting = self._waiting.topics.get(topic)
+        topic_round = self._queue.topics.get(topic)
         return (
-            waiting is not None
-            and any(refusals for _, refusals in waiting.deferred)
+            topic_round is not None
+            and any(refusals for _, refusals in topic_round.deferred)
             and not self._is_closing
         )
 
@@ -699,23 +700,23 @@ class DeliveryMachine:
             return  # settled before, by settle_all
         record.happens(RecordEvent.NOT_HANDED_OVER)
         if record.due <= now:
-            self._rounds.expire(record, now)
+            self._resends.expire(record, now)
         elif (
             was_interrupted or isinstance(why, HandOverStoppedError)
         ) and not self._is_closing:
             # Sent by the successor, or after the others.
-            self._fates.queue_rescue(record, now)
+            self._outcomes.queue_rescue(record, now)
         else:
-            self._not_taken(record, why, now)
+            self._end_not_taken(record, why, now)
 
-    def _not_taken(self, record: Record, why: BaseException, now: float) -> None:
-        error = self._judge.not_taken(why, record)
+    def _end_not_taken(self, record: Record, why: BaseException, now: float) -> None:
+        error = self._judge.make_not_taken(why, record)
         if self._queue_attempt(record, error, now):
             return
         if record.is_letter:
-            self._fates.end(record, error, now)
+            self._outcomes.end(record, error, now)
         else:
-            self._fates.not_sent_again(record, why, now)
+            self._outcomes.not_sent_again(record, why, now)
 
     def size_limit(
         self, topic: str, answer: SizeAnswer, now: float
@@ -728,31 +729,31 @@ class DeliveryMachine:
             now: The time.
         """
         self._size_limits.remember(topic, answer, now)
-        for record in list(self._fates.open):
+        for record in list(self._outcomes.open):
             if record.state is RecordState.SIZING and record.place.topic == topic:
                 if record.is_letter:
-                    self._fates.topic_looked_up(record)
+                    self._outcomes.topic_looked_up(record)
                 else:
-                    self._sized(record, now)
-        return self._go_on(now)
+                    self._decide_by_size(record, now)
+        return self._continue(now)
 
-    def _sized(self, record: Record, now: float) -> None:
+    def _decide_by_size(self, record: Record, now: float) -> None:
         batch, refusal = record.batch, record.refusal
         if batch is not None and refusal is not None:
-            known = self._known(record, batch, refusal, now)
-            record.error = self._judge.judge(refusal, known).error
+            facts = self._facts_of(record, batch, refusal, now)
+            record.error = self._judge.judge(refusal, facts).error
         error = record.error
         assert error is not None
         if error.code is not None:  # this record is to blame
             error.summary = self._size_limits.describe(record.place.topic, record.raw)
-        self._fates.end(record, error, now)
+        self._outcomes.end(record, error, now)
 
     # --- time and the end -------------------------------------------------------------
 
     def next_due(self) -> float | None:
         """Return when ``tick`` must be called next, or None."""
-        dues = list(self._rounds.dues())
-        if (first := self._lines.next_due()) is not None:
+        dues = list(self._resends.dues())
+        if (first := self._in_flight.next_due()) is not None:
             dues.append(first)
         if self._client.state is ClientState.PAUSED:
             dues.append(self._client.not_before)
@@ -760,55 +761,55 @@ class DeliveryMachine:
 
     def tick(self, now: float) -> Sequence[Command]:
         """Do what is due."""
-        if overdue := self._lines.overdue(now):
+        if overdue := self._in_flight.take_overdue(now):
             stuck = [batch for batch in overdue if not batch.waits]
-            cause = ClientTimeoutError("it is stuck")
+            cause = ClientTimeoutError("the client is stuck")
             if stuck and self._client.is_alive and self._is_worth_replacing(cause):
                 self._die(cause, stuck[0].place, now, is_late=True)
-            self._out.emit(commands.FailBatches(tuple(overdue)))
-        self._rounds.expire_all(now)
+            self._outbox.emit(commands.FailBatches(tuple(overdue)))
+        self._resends.expire_all(now)
         self._try_again(now)
-        return self._go_on(now)
+        return self._continue(now)
 
     def closing(self, now: float) -> Sequence[Command]:
         """Send no failed record again: the producer is closing."""
         self._is_closing = True
-        return self._go_on(now)
+        return self._continue(now)
 
     def settle_all(self, why: str, now: float) -> Sequence[Command]:
         """Settle all open records, because the driver stops waiting for them."""
         self._is_closing = True
-        self._fates.settle_all(why, now)
+        self._outcomes.settle_all(why, now)
         if self._client.state is ClientState.PAUSED:
             self._client.happens(ClientEvent.NEVER)
         self._has_settled_all = True
-        self._waiting.abandon()
-        self._out.emit(commands.FreeSends(None))
-        return self._go_on(now)
+        self._queue.abandon()
+        self._outbox.emit(commands.FreeSends(None))
+        return self._continue(now)
 
     # --- transactions -----------------------------------------------------------------
 
     def recreated(self) -> Sequence[Command]:
         """Handle a new client that takes over the ``transactional.id``."""
-        self._out.tell(RecreateEvent, None)
-        return self._out.take()
+        self._outbox.tell(RecreateEvent, None)
+        return self._outbox.take()
 
     # --- what the driver asks ---------------------------------------------------------
 
     def open_work(self) -> Work:
-        """Return all batches and records without an outcome, for ``left``."""
-        records = (each for each in self._fates.open if not each.is_letter)
-        return Work(tuple(self._lines.open), tuple(records))
+        """Return all batches and records without an outcome, for ``count_open``."""
+        records = (each for each in self._outcomes.open if not each.is_letter)
+        return Work(tuple(self._in_flight.open), tuple(records))
 
-    def left(self, work: Work) -> int:
+    def count_open(self, work: Work) -> int:
         """Count the records of ``work`` that have no outcome yet."""
-        fresh, failed = self._lines.left(work.batches)
+        fresh, failed = self._in_flight.count_open(work.batches)
         before = sum(record.outcome is None for record in work.records)
         return fresh + failed + before
 
     def pending(self) -> int:
         """Count the records that have no outcome yet."""
-        return self.left(self.open_work())
+        return self.count_open(self.open_work())
 
     @property
     def longest_s(self) -> float:
@@ -818,22 +819,22 @@ class DeliveryMachine:
     @property
     def is_troubled(self) -> bool:
         """Whether a failed record is not settled, or the client is being replaced."""
-        return bool(self.holds or self._waiting.topics or self._fates.open)
+        return bool(self.holds or self._queue.topics or self._outcomes.open)
 
     def failed_and_open(self) -> int:
         """Count the records that have failed and have no outcome yet.
 
         Called without the driver's lock; the copy is one step of the interpreter.
         """
-        return sum(not record.is_letter for record in self._fates.open.copy())
+        return sum(not record.is_letter for record in self._outcomes.open.copy())
 
     def has_unseen(self) -> bool:
         """Whether a report would have errors that the application has not checked."""
-        return self._books.has_unseen
+        return self._counters.has_unseen
 
     def report(self, pending: int) -> DeliveryReport:
         """Return the counts since the last report."""
-        return self._books.report(pending)
+        return self._counters.report(pending)
 
 
 def _is_oversize(record: Record, error: KafkaGuardError) -> bool:

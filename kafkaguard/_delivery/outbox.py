@@ -40,15 +40,15 @@ class Outbox:
         """Add a warning for the log."""
         self.emit(commands.Warn(text))
 
-    def tell(self, event: type[Event], topic: str | None, **known: object) -> None:
+    def tell(self, event: type[Event], topic: str | None, **fields: object) -> None:
         """Add an event for the hooks."""
-        made = event(
+        occurrence = event(
             policy=self._policy.name,
             policy_id=self._policy.policy_id,
             context=self.context(topic),
-            **known,
+            **fields,
         )
-        self.emit(commands.Tell(made))
+        self.emit(commands.Tell(occurrence))
 
     def context(self, topic: str | None) -> CallContext:
         """Return the context of the sends to a topic, for policies and events."""
@@ -58,5 +58,5 @@ class Outbox:
         """Remove and return the commands."""
         if not self._commands:
             return ()
-        out, self._commands = self._commands, []
-        return out
+        taken, self._commands = self._commands, []
+        return taken

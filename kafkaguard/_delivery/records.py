@@ -59,7 +59,7 @@ class Record:
         outcome: Its final outcome, or None.
         doubt: The error of an attempt that may have been written. It is the final error
             even if a later attempt was certainly not written.
-        resent: How often it was sent again and answered.
+        resend_count: How often it was sent again and answered.
         retry: The policy's attempts; None if the policy made none.
         is_suspect: It was refused again and may be to blame, so the next batch has
             fewer records.
@@ -90,7 +90,7 @@ class Record:
         "raw",
         "reason",
         "refusal",
-        "resent",
+        "resend_count",
         "retry",
         "shell",
         "singles",
@@ -119,7 +119,7 @@ class Record:
         self.error: KafkaGuardError | None = None
         self.outcome: RecordOutcome | None = None
         self.doubt: KafkaGuardError | None = None
-        self.resent = self.singles = 0
+        self.resend_count = self.singles = 0
         self.retry: Machine | None = None
         self.is_suspect = self.is_alone = False
         self.refusal: Refusal | None = None

@@ -88,7 +88,7 @@ class CallbackError(ClientStateError):
 _CALLBACK_RAISED = RuleInfo(
     "callback-raised",
     "correct the callback; the report has the outcomes of the records",
-    "kafka-python: Future.success logs what a callback raises and goes on",
+    "kafka-python: Future.success logs what a callback raises and continues",
     "An exception in a callback would be lost, or would affect other records.",
 )
 _MEND_IT: dict[bool, Verdict] = {

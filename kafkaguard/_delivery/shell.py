@@ -15,7 +15,6 @@ if TYPE_CHECKING:
         Place,
         Raw,
         Refusal,
-        SizeAnswer,
         Traits,
     )
     from kafkaguard._delivery.records import Record
@@ -133,7 +132,8 @@ class Shell(Protocol):
     """A client's producer, as any driver sees it: it translates, and decides nothing.
 
     No method that waits or calls the client is called while the driver holds its lock.
-    Each method returns within the time that it is given.
+    Each method returns within the time that it is given. Those that return ``Any`` may
+    be coroutines.
     """
 
     traits: Traits
@@ -179,14 +179,7 @@ class Shell(Protocol):
     def answers(self, batches: Sequence[Batch]) -> Mapping[Batch, Answer]:
         """Return the late answers to batches that were given up."""
 
-    def may_build_later(self, error: BaseException) -> bool:
-        """Return whether building a successor may succeed later, after this error."""
-
-
-class ProducerShell(Shell, Protocol):
-    """A client's producer, as the thread driver sees it: its methods block."""
-
-    def hand_over(self, record: Record, deadline: float) -> Hashable:
+    def hand_over(self, record: Record, deadline: float) -> Any:
         """Give a record to the client despite all holds, and return its token.
 
         Waits for the topic, or for room, until ``deadline`` (monotonic seconds).
@@ -194,6 +187,35 @@ class ProducerShell(Shell, Protocol):
         Raises:
             Exception: The client did not accept the record.
         """
+
+    def ask_size_limit(self, topic: str) -> Any:
+        """Look up ``max.message.bytes``: a :data:`SizeAnswer`, within a few seconds.
+
+        The error is returned if the topic does not exist, and no broker creates it.
+        """
+
+    def hear_out(self, until: float) -> Any:
+        """Wait for the answers to what was sent, until monotonic seconds."""
+
+    def stop(self) -> Any:
+        """Stop the client within about a second; its pending records fail."""
+
+    def put_successor_in_use(self, locking_out: Batch | None) -> Any:
+        """Build a successor and use it; then ``listen`` reports its batches.
+
+        Raises:
+            Exception: It cannot be built; see ``may_build_later``.
+        """
+
+    def retire(self) -> Any:
+        """Close the clients that were replaced; this may take long."""
+
+    def may_build_later(self, error: BaseException) -> bool:
+        """Return whether building a successor may succeed later, after this error."""
+
+
+class ProducerShell(Shell, Protocol):
+    """A client's producer, as the thread driver sees it: its methods block."""
 
     def sending_now(self) -> AbstractContextManager[None]:
         """Send everything without lingering while this context is open."""
@@ -207,66 +229,15 @@ class ProducerShell(Shell, Protocol):
     def is_own_thread(self) -> bool:
         """Return whether this is called in the client's own thread."""
 
-    def ask_size_limit(self, topic: str) -> SizeAnswer:
-        """Look up ``max.message.bytes``; None if it is unknown after a few seconds.
-
-        The error is returned if the topic does not exist, and no broker creates it.
-        """
-
-    def hear_out(self, until: float) -> None:
-        """Wait for the answers to what was sent, until monotonic seconds."""
-
-    def stop(self) -> None:
-        """Stop the client within about a second; its pending records fail."""
-
-    def put_successor_in_use(self, locking_out: Batch | None) -> None:
-        """Build a successor and use it; then ``listen`` reports its batches.
-
-        Raises:
-            Exception: It cannot be built; see ``may_build_later``.
-        """
-
-    def retire(self) -> None:
-        """Close the clients that were replaced; this may take long."""
-
     def close(self, within: float) -> None:
         """Close the client within seconds."""
 
 
 class AwaitedShell(Shell, Protocol):
-    """A client's producer, as the task driver sees it: slow methods are awaited.
-
-    Its methods do the same as those of :class:`ProducerShell`.
-    """
-
-    async def hand_over(self, record: Record, deadline: float) -> Hashable:
-        """Give a record to the client despite all holds, and return its token.
-
-        Raises:
-            Exception: The client did not accept the record.
-        """
+    """A client's producer, as the task driver sees it: what waits is a coroutine."""
 
     def note_seen(self) -> None:
         """Mark the failures that the application has checked."""
 
     def note_reported(self) -> None:
         """Mark all failures until now as reported."""
-
-    async def ask_size_limit(self, topic: str) -> SizeAnswer:
-        """Look up ``max.message.bytes``; None if it is unknown after a few seconds."""
-
-    async def hear_out(self, until: float) -> None:
-        """Wait for the answers to what was sent, until monotonic seconds."""
-
-    async def stop(self) -> None:
-        """Stop the client within about a second; its pending records fail."""
-
-    async def put_successor_in_use(self, locking_out: Batch | None) -> None:
-        """Build a successor and use it; then ``listen`` reports its batches.
-
-        Raises:
-            Exception: It cannot be built; see ``may_build_later``.
-        """
-
-    async def retire(self) -> None:
-        """Close the clients that were replaced; this may take long."""

@@ -28,13 +28,13 @@ class SizeLimits:
             unknown.
 
     Attributes:
-        asked: Topics that the driver is looking up.
+        pending: Topics that the driver is looking up.
     """
 
     def __init__(self, size_alone: Callable[[Raw], int | None]) -> None:
-        self.asked: set[str] = set()
+        self.pending: set[str] = set()
         self._size_alone = size_alone
-        self._known: dict[str, tuple[float, SizeAnswer]] = {}
+        self._answers: dict[str, tuple[float, SizeAnswer]] = {}
 
     def most(self, topic: str) -> int | None:
         """Return the largest batch of a topic in bytes, or None if unknown."""
@@ -47,21 +47,21 @@ class SizeLimits:
         return answer if isinstance(answer, KafkaGuardError) else None
 
     def _answer(self, topic: str) -> SizeAnswer:
-        return self._known.get(topic, (0.0, None))[1]
+        return self._answers.get(topic, (0.0, None))[1]
 
     def is_known(self, topic: str, now: float, max_age: float = TTL_S) -> bool:
         """Return whether the limit is known."""
-        if topic not in self._known:
+        if topic not in self._answers:
             return False
-        told, answer = self._known[topic]
+        asked_at, answer = self._answers[topic]
         if isinstance(answer, KafkaGuardError):
             max_age = FRESH_S  # the topic may be created at any time
-        return now - told < (TTL_S if answer is None else max_age)
+        return now - asked_at < (TTL_S if answer is None else max_age)
 
     def remember(self, topic: str, answer: SizeAnswer, now: float) -> None:
         """Remember an answer."""
-        self.asked.discard(topic)
-        self._known[topic] = (now, answer)
+        self.pending.discard(topic)
+        self._answers[topic] = (now, answer)
 
     def size_beyond(self, topic: str, raw: Raw) -> int | None:
         """Return the bytes of a batch with this record, if they exceed the limit."""

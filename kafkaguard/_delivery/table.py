@@ -174,111 +174,120 @@ class Table(Generic[S, E]):
         Raises:
             ImpossibleError: The table has no such event in this state.
         """
-        found = self.transitions.get((state, event))
-        if found is None:
+        next_state = self.transitions.get((state, event))
+        if next_state is None:
             raise ImpossibleError(f"{self.name}: no {event} in state {state}")
-        return found
+        return next_state
 
 
-_R, _RE = RecordState, RecordEvent
+_Record, _RecordE = RecordState, RecordEvent
 RECORDS: Table[RecordState, RecordEvent] = Table(
     "record",
     {
-        (_R.JUDGED, _RE.QUEUE): _R.QUEUED,
-        (_R.JUDGED, _RE.ASK_SIZE): _R.SIZING,
-        (_R.JUDGED, _RE.AWAIT_ANSWER): _R.UNANSWERED,
-        (_R.JUDGED, _RE.SET_ASIDE): _R.SET_ASIDE,
-        (_R.JUDGED, _RE.SETTLE): _R.SETTLED,
-        (_R.SIZING, _RE.QUEUE): _R.QUEUED,
-        (_R.SIZING, _RE.SET_ASIDE): _R.SET_ASIDE,
-        (_R.SIZING, _RE.SETTLE): _R.SETTLED,
-        (_R.UNANSWERED, _RE.FAILED): _R.JUDGED,
-        (_R.UNANSWERED, _RE.SETTLE): _R.SETTLED,
-        (_R.QUEUED, _RE.SEND): _R.SENDING,
-        (_R.QUEUED, _RE.SET_ASIDE): _R.SET_ASIDE,
-        (_R.QUEUED, _RE.SETTLE): _R.SETTLED,
-        (_R.SENDING, _RE.HANDED_OVER): _R.AGAIN,
-        (_R.SENDING, _RE.NOT_HANDED_OVER): _R.JUDGED,
+        (_Record.JUDGED, _RecordE.QUEUE): _Record.QUEUED,
+        (_Record.JUDGED, _RecordE.ASK_SIZE): _Record.SIZING,
+        (_Record.JUDGED, _RecordE.AWAIT_ANSWER): _Record.UNANSWERED,
+        (_Record.JUDGED, _RecordE.SET_ASIDE): _Record.SET_ASIDE,
+        (_Record.JUDGED, _RecordE.SETTLE): _Record.SETTLED,
+        (_Record.SIZING, _RecordE.QUEUE): _Record.QUEUED,
+        (_Record.SIZING, _RecordE.SET_ASIDE): _Record.SET_ASIDE,
+        (_Record.SIZING, _RecordE.SETTLE): _Record.SETTLED,
+        (_Record.UNANSWERED, _RecordE.FAILED): _Record.JUDGED,
+        (_Record.UNANSWERED, _RecordE.SETTLE): _Record.SETTLED,
+        (_Record.QUEUED, _RecordE.SEND): _Record.SENDING,
+        (_Record.QUEUED, _RecordE.SET_ASIDE): _Record.SET_ASIDE,
+        (_Record.QUEUED, _RecordE.SETTLE): _Record.SETTLED,
+        (_Record.SENDING, _RecordE.HANDED_OVER): _Record.AGAIN,
+        (_Record.SENDING, _RecordE.NOT_HANDED_OVER): _Record.JUDGED,
         # The producer was closed during the hand-over.
-        (_R.SENDING, _RE.SETTLE): _R.SETTLED,
-        (_R.AGAIN, _RE.FAILED): _R.JUDGED,
-        (_R.AGAIN, _RE.SETTLE): _R.SETTLED,
-        (_R.SET_ASIDE, _RE.SETTLE): _R.SETTLED,
+        (_Record.SENDING, _RecordE.SETTLE): _Record.SETTLED,
+        (_Record.AGAIN, _RecordE.FAILED): _Record.JUDGED,
+        (_Record.AGAIN, _RecordE.SETTLE): _Record.SETTLED,
+        (_Record.SET_ASIDE, _RecordE.SETTLE): _Record.SETTLED,
     },
 )
 
-_T, _TE = TopicState, TopicEvent
+_Topic, _TopicE = TopicState, TopicEvent
 TOPICS: Table[TopicState, TopicEvent] = Table(
     "topic",
     {
-        (_T.OPEN, _TE.TROUBLE): _T.HOLDING,
+        (_Topic.OPEN, _TopicE.TROUBLE): _Topic.HOLDING,
         # Dead letters at their first attempt need no hold: nothing can overtake them.
-        (_T.OPEN, _TE.LETTERS): _T.SENDING,
-        (_T.HOLDING, _TE.HELD): _T.DRAINING,
-        (_T.DRAINING, _TE.PAUSE): _T.PAUSED,
-        (_T.DRAINING, _TE.SEND): _T.SENDING,
-        (_T.DRAINING, _TE.NOTHING_LEFT): _T.OPEN,
-        (_T.SENDING, _TE.HANDED_OVER): _T.WAITING,
-        (_T.WAITING, _TE.PAUSE): _T.PAUSED,
-        (_T.WAITING, _TE.SEND): _T.SENDING,
-        (_T.WAITING, _TE.NOTHING_LEFT): _T.OPEN,
-        (_T.PAUSED, _TE.SEND): _T.SENDING,
-        (_T.PAUSED, _TE.NOTHING_LEFT): _T.OPEN,
+        (_Topic.OPEN, _TopicE.LETTERS): _Topic.SENDING,
+        (_Topic.HOLDING, _TopicE.HELD): _Topic.DRAINING,
+        (_Topic.DRAINING, _TopicE.PAUSE): _Topic.PAUSED,
+        (_Topic.DRAINING, _TopicE.SEND): _Topic.SENDING,
+        (_Topic.DRAINING, _TopicE.NOTHING_LEFT): _Topic.OPEN,
+        (_Topic.SENDING, _TopicE.HANDED_OVER): _Topic.WAITING,
+        (_Topic.WAITING, _TopicE.PAUSE): _Topic.PAUSED,
+        (_Topic.WAITING, _TopicE.SEND): _Topic.SENDING,
+        (_Topic.WAITING, _TopicE.NOTHING_LEFT): _Topic.OPEN,
+        (_Topic.PAUSED, _TopicE.SEND): _Topic.SENDING,
+        (_Topic.PAUSED, _TopicE.NOTHING_LEFT): _Topic.OPEN,
         # Only dead letters were sent, without a hold. A record that fails needs one.
-        (_T.WAITING, _TE.TROUBLE): _T.HOLDING,
-        (_T.HOLDING, _TE.DIED): _T.STALLED,
-        (_T.DRAINING, _TE.DIED): _T.STALLED,
-        (_T.PAUSED, _TE.DIED): _T.STALLED,
-        (_T.WAITING, _TE.DIED): _T.STALLED,
-        (_T.OPEN, _TE.DIED): _T.STALLED,
-        (_T.STALLED, _TE.REPLACED): _T.DRAINING,
-        (_T.STALLED, _TE.NOTHING_LEFT): _T.OPEN,
+        (_Topic.WAITING, _TopicE.TROUBLE): _Topic.HOLDING,
+        (_Topic.HOLDING, _TopicE.DIED): _Topic.STALLED,
+        (_Topic.DRAINING, _TopicE.DIED): _Topic.STALLED,
+        (_Topic.PAUSED, _TopicE.DIED): _Topic.STALLED,
+        (_Topic.WAITING, _TopicE.DIED): _Topic.STALLED,
+        (_Topic.OPEN, _TopicE.DIED): _Topic.STALLED,
+        (_Topic.STALLED, _TopicE.REPLACED): _Topic.DRAINING,
+        (_Topic.STALLED, _TopicE.NOTHING_LEFT): _Topic.OPEN,
     },
 )
 
-_C, _CE = ClientState, ClientEvent
+_Client, _ClientE = ClientState, ClientEvent
 CLIENTS: Table[ClientState, ClientEvent] = Table(
     "client",
     {
-        (_C.ALIVE, _CE.DIED): _C.HEARING,
-        (_C.HEARING, _CE.HEARD_OUT): _C.STOPPING,
-        (_C.STOPPING, _CE.STOPPED): _C.BUILDING,
-        (_C.STOPPING, _CE.ANSWERS_MISSING): _C.ANSWERING,
-        (_C.ANSWERING, _CE.ANSWERED): _C.BUILDING,
-        (_C.BUILDING, _CE.REPLACED): _C.ALIVE,
-        (_C.BUILDING, _CE.NOT_YET): _C.PAUSED,
-        (_C.BUILDING, _CE.NEVER): _C.LOST,
-        (_C.PAUSED, _CE.PAUSE_OVER): _C.BUILDING,
+        (_Client.ALIVE, _ClientE.DIED): _Client.HEARING,
+        (_Client.HEARING, _ClientE.HEARD_OUT): _Client.STOPPING,
+        (_Client.STOPPING, _ClientE.STOPPED): _Client.BUILDING,
+        (_Client.STOPPING, _ClientE.ANSWERS_MISSING): _Client.ANSWERING,
+        (_Client.ANSWERING, _ClientE.ANSWERED): _Client.BUILDING,
+        (_Client.BUILDING, _ClientE.REPLACED): _Client.ALIVE,
+        (_Client.BUILDING, _ClientE.NOT_YET): _Client.PAUSED,
+        (_Client.BUILDING, _ClientE.NEVER): _Client.LOST,
+        (_Client.PAUSED, _ClientE.PAUSE_OVER): _Client.BUILDING,
         # The producer is closed.
-        (_C.PAUSED, _CE.NEVER): _C.LOST,
+        (_Client.PAUSED, _ClientE.NEVER): _Client.LOST,
         # The next attempt waits for its pause.
-        (_C.LOST, _CE.WANTED): _C.PAUSED,
+        (_Client.LOST, _ClientE.WANTED): _Client.PAUSED,
     },
 )
 
-_X, _XE = TransactionState, TransactionEvent
+_Transaction, _TransactionE = TransactionState, TransactionEvent
 TRANSACTIONS: Table[TransactionState, TransactionEvent] = Table(
     "transaction",
     {
-        (_X.NEW, _XE.TOOK_OVER): _X.NONE,
-        (_X.NONE, _XE.BEGAN): _X.OPEN,
-        (_X.OPEN, _XE.FAILED): _X.FAILED,
-        (_X.OPEN, _XE.COMMIT): _X.COMMITTING,
-        (_X.OPEN, _XE.ABORT): _X.ABORTING,
-        (_X.FAILED, _XE.ABORT): _X.ABORTING,
-        (_X.COMMITTING, _XE.ENDED): _X.NONE,
+        (_Transaction.NEW, _TransactionE.TOOK_OVER): _Transaction.NONE,
+        (_Transaction.NONE, _TransactionE.BEGAN): _Transaction.OPEN,
+        (_Transaction.OPEN, _TransactionE.FAILED): _Transaction.FAILED,
+        (_Transaction.OPEN, _TransactionE.COMMIT): _Transaction.COMMITTING,
+        (_Transaction.OPEN, _TransactionE.ABORT): _Transaction.ABORTING,
+        (_Transaction.FAILED, _TransactionE.ABORT): _Transaction.ABORTING,
+        (_Transaction.COMMITTING, _TransactionE.ENDED): _Transaction.NONE,
         # The coordinator refuses to abort what it has committed.
-        (_X.COMMITTING, _XE.FAILED): _X.FAILED,
-        (_X.COMMITTING, _XE.LOST): _X.UNKNOWN_END,
-        (_X.COMMITTING, _XE.DIED): _X.STUCK,
-        (_X.ABORTING, _XE.ENDED): _X.NONE,
+        (_Transaction.COMMITTING, _TransactionE.FAILED): _Transaction.FAILED,
+        (_Transaction.COMMITTING, _TransactionE.LOST): _Transaction.UNKNOWN_END,
+        (_Transaction.COMMITTING, _TransactionE.DIED): _Transaction.STUCK,
+        (_Transaction.ABORTING, _TransactionE.ENDED): _Transaction.NONE,
         # An earlier commit has no answer, so the refused abort proves nothing.
-        (_X.ABORTING, _XE.LOST): _X.UNKNOWN_END,
-        (_X.ABORTING, _XE.DIED): _X.STUCK,
+        (_Transaction.ABORTING, _TransactionE.LOST): _Transaction.UNKNOWN_END,
+        (_Transaction.ABORTING, _TransactionE.DIED): _Transaction.STUCK,
         **{
-            (state, _XE.TOOK_OVER): _X.NONE
-            for state in (_X.NONE, _X.ABORTING, _X.UNKNOWN_END, _X.STUCK)
+            (state, _TransactionE.TOOK_OVER): _Transaction.NONE
+            for state in (
+                _Transaction.NONE,
+                _Transaction.ABORTING,
+                _Transaction.UNKNOWN_END,
+                _Transaction.STUCK,
+            )
         },
-        **{(s, _XE.FENCED): _X.FENCED for s in _X if s is not _X.FENCED},
+        **{
+            (s, _TransactionE.FENCED): _Transaction.FENCED
+            for s in _Transaction
+            if s is not _Transaction.FENCED
+        },
     },
 )

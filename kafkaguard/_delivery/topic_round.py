@@ -88,7 +88,7 @@ class TopicRound:
     def add(self, record: Record) -> None:
         """Add a record that waits."""
         self._waiting.append(record)
-        if not record.is_letter or record.resent or record.retry is not None:
+        if not record.is_letter or record.resend_count or record.retry is not None:
             self._others.append(record)
 
     def queued(self) -> Iterator[Record]:

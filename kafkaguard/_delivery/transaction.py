@@ -19,7 +19,7 @@ from kafkaguard.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkaguard._delivery.books import Books, TransactionEnding
+    from kafkaguard._delivery.counters import Counters, TransactionEnding
     from kafkaguard.errors import KafkaGuardError
 
 
@@ -29,7 +29,7 @@ class Transaction:
     All methods are called under the lock of the driver.
 
     Args:
-        books: Counts the records when the transaction ends.
+        counters: Counts the records when the transaction ends.
 
     Attributes:
         state: The state.
@@ -41,13 +41,13 @@ class Transaction:
         on_end: Called when one has ended.
     """
 
-    def __init__(self, books: Books) -> None:
+    def __init__(self, counters: Counters) -> None:
         self.state = TransactionState.NEW
         self.failure: KafkaGuardError | None = None
         self.has_gap = False
         self.number = 0
         self.on_end: Callable[[], object] = int
-        self._books = books
+        self._counters = counters
 
     def happens(self, event: TransactionEvent) -> None:
         """Change to the next state; FENCED is the last one."""
@@ -87,7 +87,7 @@ class Transaction:
 
     def count(self, ending: TransactionEnding) -> None:
         """Count the records that the broker has confirmed."""
-        self._books.transaction_ended(ending)
+        self._counters.end_transaction(ending)
 
 
 def _follows(error: KafkaGuardError) -> bool:

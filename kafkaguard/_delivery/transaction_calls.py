@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 from kafkaguard._delivery.judging import ends_all
 from kafkaguard._delivery.table import TransactionEvent, TransactionState
-from kafkaguard._delivery.transaction_words import (
+from kafkaguard._delivery.transaction_errors import (
     ABORT,
     BEGIN,
     COMMIT,
@@ -34,8 +34,8 @@ from kafkaguard._delivery.transaction_words import (
     SEND,
     Call,
     Fence,
+    TransactionErrors,
     TransactionTraits,
-    TransactionWords,
     say_aborted,
 )
 from kafkaguard._retries.machine import CallContext, Machine
@@ -45,7 +45,7 @@ from kafkaguard.errors._base import Action
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkaguard._delivery.books import TransactionEnding
+    from kafkaguard._delivery.counters import TransactionEnding
     from kafkaguard._delivery.shell import ClientErrors, Policy
     from kafkaguard._delivery.time_limit import TimeLimit
     from kafkaguard._delivery.transaction import Transaction
@@ -174,7 +174,7 @@ class TransactionCalls:
         random: Callable[[], float] = random,
     ) -> None:
         self.transaction = transaction
-        self.words = TransactionWords(errors, traits)
+        self.errors = TransactionErrors(errors, traits)
         self._traits = traits
         self._policy = policy
         self._clock = clock
@@ -217,7 +217,7 @@ class TransactionCalls:
         if self.state in _BROKEN or (is_unfit and self._traits.can_build):
             yield from self._renew(limit)
         elif self.state is _State.ABORTING:
-            raise self.words.out_of_order(BEGIN, self.state)
+            raise self.errors.make_out_of_order(BEGIN, self.state)
         answer = yield self._step("begin", limit)
         if self._may_renew(answer):
             yield from self._renew(limit)
@@ -248,8 +248,10 @@ class TransactionCalls:
         yield from self._admit(OFFSETS)
         request = copy(offsets), group
         if self._traits.offsets_in_turn and self._open_offsets not in (None, request):
-            raise self.words.abort_first(next(iter(self._unsent.values())), OFFSETS)
-        missing = partial(self.words.unconfirmed, *request, longest or limit)
+            raise self.errors.make_abort_first(
+                next(iter(self._unsent.values())), OFFSETS
+            )
+        missing = partial(self.errors.make_unconfirmed, *request, longest or limit)
         try:
             answer = yield self._step("offsets", limit, request)
         except BaseException as error:
@@ -282,7 +284,7 @@ class TransactionCalls:
         if self.state is not _State.COMMITTING:
             answer = yield Step("await_records", until)
             if number != self.transaction.number:
-                raise self.words.out_of_order(COMMIT, self.state)
+                raise self.errors.make_out_of_order(COMMIT, self.state)
             self._raise_failure(answer, limit)
             self.transaction.happens(_Event.COMMIT)
         try:
@@ -291,7 +293,7 @@ class TransactionCalls:
             self._may_be_committed = True
             raise
         if answer.kind == "late":
-            raise self.words.unanswered(COMMIT, limit, answer.cause)
+            raise self.errors.make_unanswered(COMMIT, limit, answer.cause)
         is_open = number == self.transaction.number  # else another thread has ended it
         if answer.kind != "done":
             raise self._not_committed(answer, is_open=is_open)
@@ -302,19 +304,19 @@ class TransactionCalls:
         """Refuse to commit without each record and each offset."""
         self._check(COMMIT)
         if answer.kind == "late":
-            raise self.words.pending(limit)
+            raise self.errors.make_pending(limit)
         if answer.kind != "done":
             failed = self._error(COMMIT, answer)
             self.transaction.fail(failed)
             self._check(COMMIT)
             raise failed
         for failed in self._unsent.values():
-            raise self.words.abort_first(failed, COMMIT)
+            raise self.errors.make_abort_first(failed, COMMIT)
 
     def _not_committed(self, answer: Answer, *, is_open: bool) -> KafkaGuardError:
         """Return the error of a commit that was answered with a failure."""
         if not is_open:
-            return self.words.judged(answer.cause, COMMIT, in_doubt=True)
+            return self.errors.make_judged(answer.cause, COMMIT, in_doubt=True)
         self._may_be_committed = self._may_be_committed or answer.may_be_done
         error = self._error(COMMIT, answer)
         if self.state is _State.FENCED or error.verdict is OUT_OF_ORDER_CALL:
@@ -324,7 +326,7 @@ class TransactionCalls:
         if is_in_doubt and (needs_new or answer.kind == "dead"):
             self._may_be_committed = True
             self._breaks(_Event.LOST, answer)
-            return self.words.commit_in_doubt(answer.cause)
+            return self.errors.make_commit_in_doubt(answer.cause)
         if needs_new:
             self._breaks(_Event.DIED, answer)
             return error
@@ -342,7 +344,9 @@ class TransactionCalls:
         answer = yield Step("abort", until)
         if answer.kind == "late":
             in_doubt = self._may_be_committed
-            raise self.words.unanswered(ABORT, limit, answer.cause, in_doubt=in_doubt)
+            raise self.errors.make_unanswered(
+                ABORT, limit, answer.cause, in_doubt=in_doubt
+            )
         # A successor would not hear whether the transaction was committed before.
         can_renew = self._traits.can_build and not self._may_be_committed
         if number != self.transaction.number:
@@ -362,22 +366,22 @@ class TransactionCalls:
             return error
         if self._may_be_committed:  # so the refused abort proves nothing
             self._breaks(_Event.LOST, answer)
-            return self.words.commit_in_doubt(answer.cause)
+            return self.errors.make_commit_in_doubt(answer.cause)
         self._breaks(_Event.DIED, answer)
         is_final = error.verdict.action in _STOPS
-        return error if is_final else self.words.not_aborted(answer.cause)
+        return error if is_final else self.errors.make_not_aborted(answer.cause)
 
     def _renew(self, limit: TimeLimit) -> Flow[None]:
         """Let a new producer take over the id, which ends what is open."""
         if not self._traits.can_build:
-            raise self.words.no_successor()
+            raise self.errors.make_no_successor()
         answer = yield self._step("renew", limit)
         if answer.kind != "done":
             error = self._error(INIT, answer)
             if self.state is _State.ABORTING:
                 self._breaks(_Event.DIED, answer)
             if error.verdict.action is Action.ABORT:  # that is what has just failed
-                error = self.words.not_aborted(answer.cause)
+                error = self.errors.make_not_aborted(answer.cause)
             raise error
         self._ends(_Event.TOOK_OVER, self._presumed)
 
@@ -482,7 +486,7 @@ class TransactionCalls:
         elif failed is None:
             return None
         else:
-            error = self.words.abort_first(failed, SEND, original)
+            error = self.errors.make_abort_first(failed, SEND, original)
         error.topic = error.topic or topic
         return error
 
@@ -508,31 +512,31 @@ class TransactionCalls:
     def _refusal(self, call: Call, original: Any = None) -> KafkaGuardError:
         failure = self.transaction.failure
         if self._fence is not None:
-            return self.words.fenced(self._fence, call)
+            return self.errors.make_fenced(self._fence, call)
         if self.state is _State.UNKNOWN_END:
-            return self.words.commit_in_doubt(self._broken)
+            return self.errors.make_commit_in_doubt(self._broken)
         if self.state is _State.STUCK:
-            return self.words.not_aborted(self._broken)
+            return self.errors.make_not_aborted(self._broken)
         if self.state is _State.FAILED and failure is not None:
-            return self.words.abort_first(
+            return self.errors.make_abort_first(
                 failure, call, original, in_doubt=self._may_be_committed
             )
-        return self.words.out_of_order(call, self.state, original)
+        return self.errors.make_out_of_order(call, self.state, original)
 
     def _error(self, call: Call, answer: Answer) -> KafkaGuardError:
         """Make the error of a call that the client has answered with a failure."""
         if answer.kind == "order":
             state = _State.NEW if self.state is _State.NONE else self.state
-            return self.words.out_of_order(call, state, answer.cause)
+            return self.errors.make_out_of_order(call, state, answer.cause)
         request = call if answer.api is None else call._replace(api=answer.api)
-        error = self.words.judged(
+        error = self.errors.make_judged(
             answer.cause, request, in_doubt=self._may_be_committed
         )
         if error.verdict.action is not Action.FENCED:
             return error
         self._is_fenced(answer.cause)
         assert self._fence is not None
-        return self.words.fenced(self._fence, call)
+        return self.errors.make_fenced(self._fence, call)
 
     def _may_renew(self, answer: Answer) -> bool:
         """Return whether a dead client's successor helps, and does no harm."""

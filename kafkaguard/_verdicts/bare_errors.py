@@ -1,4 +1,4 @@
-"""confluent-kafka's ``KafkaError``, which can be raised but is no exception.
+"""confluent-kafka's ``KafkaError``, which can be raised but is not an exception.
 
 ``raise message.error()`` passes every ``except`` that names a class, ``BaseException``
 too; only a bare ``except:`` meets it.
@@ -13,14 +13,14 @@ from kafkaguard._verdicts.classification import classify
 from kafkaguard.errors import KafkaGuardError, dual
 
 
-def met() -> KafkaGuardError:
-    """Return what a bare ``except:`` has met as an exception; call it there.
+def current_error() -> KafkaGuardError:
+    """Return what a bare ``except:`` has caught as an exception; call it there.
 
     Returns:
         A ``KafkaException`` around the ``KafkaError``, also of its verdict's class.
 
     Raises:
-        BaseException: What was met, if that is an exception.
+        BaseException: What was caught, if that is an exception.
     """
     error: Any = sys.exc_info()[1]
     if isinstance(error, BaseException):
@@ -28,9 +28,12 @@ def met() -> KafkaGuardError:
     cls = dual(
         classify(error).error_class, sys.modules["confluent_kafka"].KafkaException
     )
-    made = cls.__new__(cls, error)
+    exception = cls.__new__(cls, error)
     KafkaGuardError.__init__(
-        made, client="confluent-kafka", code=error.code(), broker_message=error.str()
+        exception,
+        client="confluent-kafka",
+        code=error.code(),
+        broker_message=error.str(),
     )
-    made.args = (error,)
-    return made
+    exception.args = (error,)
+    return exception

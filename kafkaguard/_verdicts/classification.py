@@ -80,15 +80,15 @@ def classify(
         ValueError: Kafka has no request named ``api``, or there is no such ``phase``.
     """
     if error.__class__ is int:
-        signal, said_by, hint = error, None, None
-    elif found := quick_signal(error):
-        signal, said_by, hint = found
+        signal, reporter, hint = error, None, None
+    elif parts := quick_signal(error):
+        signal, reporter, hint = parts
     else:
         context = (api, null_key, facts, idempotent, transactional, phase)
-        return _of_exception(error, client, context)
+        return _classify_exception(error, client, context)
     key = (
         signal,
-        client or said_by,
+        client or reporter,
         hint,
         api,
         null_key,
@@ -120,7 +120,7 @@ _Key = tuple[
 ]
 
 
-def _of_exception(error: Any, client: str | None, context: _Context) -> Verdict:
+def _classify_exception(error: Any, client: str | None, context: _Context) -> Verdict:
     """Judge an exception whose class alone does not say everything."""
     if isinstance(error, e.KafkaGuardError):
         _check_facts(context[2])
@@ -132,10 +132,10 @@ def _of_exception(error: Any, client: str | None, context: _Context) -> Verdict:
             return _MEMO.get(own) or _decide(own)
     elif isinstance(error, BaseExceptionGroup):
         # A group may be tried again only if each of its members may.
-        verdicts = [_of_exception(m, client, context) for m in _members(error)]
+        verdicts = [_classify_exception(m, client, context) for m in _members(error)]
         return max(verdicts, key=lambda verdict: verdict.action.severity)
     elif hasattr(error, "__index__") and not isinstance(error, bool):
-        return _of_code(index(error), client, context)
+        return _classify_code(index(error), client, context)
     signal = signal_of(error)
     if signal is None:
         raise TypeError(
@@ -147,7 +147,7 @@ def _of_exception(error: Any, client: str | None, context: _Context) -> Verdict:
     return _MEMO.get(key) or _decide(key)
 
 
-def _of_code(code: int, client: str | None, context: _Context) -> Verdict:
+def _classify_code(code: int, client: str | None, context: _Context) -> Verdict:
     """Judge a code that is a number without being a plain int, as an IntEnum."""
     return _decide((code, client, None, *context))
 
@@ -198,13 +198,13 @@ def _decide(key: _Key) -> Verdict:
         api = "EndTxn"
     code = signal if isinstance(signal, int) else None
     cls = signal if code is None else e.for_code(code)
-    known = facts or _NO_FACTS
+    topic_facts = facts or _NO_FACTS
     situation = {
         "client": client,
         "flag": hint,
         "null_key": null_key,
-        "compacted": known.compacted,
-        "tiered": known.tiered,
+        "compacted": topic_facts.compacted,
+        "tiered": topic_facts.tiered,
         "idempotent": idempotent,
         "transactional": transactional,
         "phase": phase,

@@ -1,7 +1,7 @@
 """Texts of Java's client and of Spark's Kafka source that tell more than the class.
 
 Java's ``TimeoutException`` stands for much. While metadata is waited for nothing has
-been sent, so that is no delivery in doubt (``KafkaProducer.waitOnMetadata``).
+been sent, so that delivery is not in doubt (``KafkaProducer.waitOnMetadata``).
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ def java_text(text: str) -> JavaText | None:
         The error and its place; None: its class says all, or it is none of theirs.
     """
     for pattern, error in _PATTERNS:
-        if found := pattern.search(text):
+        if match := pattern.search(text):
             place: dict[str, Any] = {
-                name: value for name, value in found.groupdict().items() if value
+                name: value for name, value in match.groupdict().items() if value
             }
             if "partition" in place:
                 place["partition"] = int(place["partition"])

@@ -81,7 +81,7 @@ CONDITIONS: dict[str, int | type[e.KafkaGuardError]] = {
 }
 _CLIENTS = {"kafka": "kafka-python", "aiokafka": "aiokafka"}
 _CONFLUENT = frozenset({"confluent_kafka", "cimpl"})
-# What tells a confluent_kafka.KafkaError, which is no exception, from other objects.
+# What only a confluent_kafka.KafkaError has, which is not an exception.
 _OF_KAFKA_ERROR = "txn_requires_abort"
 
 # Exceptions of Python's own that stand for something on the way to a broker. By name,
@@ -186,7 +186,7 @@ def quick_signal(error: Any) -> tuple[Any, str | None, str | None] | None:
         if signal.key.__class__ is int:
             return signal
         if _stands_alone(error):
-            return _by_text(error, cls) or signal
+            return _read_text(error, cls) or signal
     elif cls in _CARRIERS:
         if _CARRIERS[cls] and not (error.args and hasattr(error.args[0], "code")):
             return None  # one that carries nothing, as KafkaException()
@@ -212,43 +212,46 @@ def signal_of(error: Any) -> Signal | None:
     authorization error), and that more than an exception that is no Kafka client's.
 
     Returns:
-        The signal, or None if ``error`` is no exception and no ``KafkaError``.
+        The signal, or None if ``error`` is neither an exception nor a ``KafkaError``.
     """
     best = _read(error)
     if best is not None and best.key in _WRAPPERS:
-        return _unwrapped(error) or best
+        return _read_serialiser_failure(error) or best
     if best is None or _rank(best) == 0 or best.key is e.CallInterruptedError:
         return best
-    for cause in _causes(error):
-        found = _read(cause)
-        if found is not None and _rank(found) < _rank(best):
-            best = found
+    for cause in _find_causes(error):
+        signal = _read(cause)
+        if signal is not None and _rank(signal) < _rank(best):
+            best = signal
     return best
 
 
-def _unwrapped(error: Any) -> Signal | None:
-    """Read what a (de)serialiser was kept from its work by; None: it is the record."""
+def _read_serialiser_failure(error: Any) -> Signal | None:
+    """Return the error that stopped a (de)serialiser; None if the record is bad."""
     inner = getattr(error, "exception", None)
-    causes = [*_causes(error), *([] if inner is None else [inner, *_causes(inner)])]
+    causes = [
+        *_find_causes(error),
+        *([] if inner is None else [inner, *_find_causes(inner)]),
+    ]
     for cause in causes:
-        found = _of_http(cause) or _read(cause)
-        if found is None or found.key is e.UnrelatedError or found.key in _WRAPS:
+        signal = _read_http_error(cause) or _read(cause)
+        if signal is None or signal.key is e.UnrelatedError or signal.key in _WRAPS:
             continue
-        if isinstance(found.key, int):
-            return found
-        return Signal(found.key, found.client or "confluent-kafka", _WRAPPED)
+        if isinstance(signal.key, int):
+            return signal
+        return Signal(signal.key, signal.client or "confluent-kafka", _WRAPPED)
     return None
 
 
-def _of_registry(error: BaseException) -> Signal | None:
+def _read_registry_error(error: BaseException) -> Signal | None:
     """Read an exception of confluent-kafka's client of a schema registry, or None."""
     if not hasattr(error, _OF_REGISTRY_ERROR):
         return None
-    answer = _of_http(error) or Signal(e.SerializationFailedError)
+    answer = _read_http_error(error) or Signal(e.SerializationFailedError)
     return Signal(answer.key, "confluent-kafka", _WRAPPED)
 
 
-def _of_http(error: Any) -> Signal | None:
+def _read_http_error(error: Any) -> Signal | None:
     """Read what a schema registry answered, or why there was no answer."""
     status = getattr(error, _OF_REGISTRY_ERROR, None)
     if isinstance(status, int):
@@ -274,7 +277,7 @@ def _rank(signal: Signal) -> int:
     return 2 if signal.key is e.ClientTimeoutError else 1
 
 
-def _causes(error: Any) -> Iterator[Any]:
+def _find_causes(error: Any) -> Iterator[Any]:
     """Follow what an exception was raised from.
 
     A context that nobody named is followed only from a client's exception: a bug in an
@@ -294,29 +297,32 @@ def _causes(error: Any) -> Iterator[Any]:
 def _read(error: Any) -> Signal | None:
     """Read what one exception says, leaving its causes aside."""
     if not isinstance(error, BaseException):
-        return _of_confluent(error) if hasattr(error, _OF_KAFKA_ERROR) else None
+        return _read_kafka_error(error) if hasattr(error, _OF_KAFKA_ERROR) else None
     if _package(type(error)) in _CONFLUENT:
-        return _of_registry(error) or _of_confluent(error)
+        return _read_registry_error(error) or _read_kafka_error(error)
     if isinstance(error, e.KafkaGuardError):
-        return _of_ours(error)
+        return _read_own_error(error)
     return (
-        _by_text(error, type(error)) or _by_class(error) or _carried(error) or UNRELATED
+        _read_text(error, type(error))
+        or _read_class(error)
+        or _read_inner_error(error)
+        or UNRELATED
     )
 
 
-def _by_class(error: BaseException) -> Signal | None:
+def _read_class(error: BaseException) -> Signal | None:
     """Read an exception by the nearest class that is a client's or stands for one."""
     for parent in type(error).__mro__:
         client = _CLIENTS.get(_package(parent))
         if client is not None:
-            return _of_named(error, type(error), client)
+            return _read_named_error(error, type(error), client)
         condition = PYTHON.get(f"{parent.__module__}.{parent.__qualname__}")
         if condition is not None:
             return Signal(condition)
     return None
 
 
-def _by_text(error: BaseException, cls: type) -> Signal | None:
+def _read_text(error: BaseException, cls: type) -> Signal | None:
     """Read an exception whose text tells what its class does not."""
     texts = TEXTS.get(cls.__name__)
     if texts and error.args and isinstance(error.args[0], str):
@@ -330,14 +336,14 @@ def _package(cls: type) -> str:
     return cls.__module__.partition(".")[0]
 
 
-def _of_ours(error: e.KafkaGuardError) -> Signal:
+def _read_own_error(error: e.KafkaGuardError) -> Signal:
     if error.code is not None:
         return Signal(error.code, error.client)
     family = next(c for c in type(error).__mro__ if c.__name__ in CLASS_NAMES)
     return Signal(family, error.client)
 
 
-def _of_confluent(error: Any) -> Signal:
+def _read_kafka_error(error: Any) -> Signal:
     """Read a KafkaError, or the one that a KafkaException carries."""
     inner = error.args[0] if isinstance(error, BaseException) and error.args else error
     if not hasattr(inner, _OF_KAFKA_ERROR):
@@ -352,28 +358,28 @@ def _of_confluent(error: Any) -> Signal:
         flag = "retriable"
     if code == _AUTHENTICATION:
         text = inner.str()
-        code = next((found for words, found in _LOGIN_TEXTS if words in text), code)
+        code = next((number for words, number in _LOGIN_TEXTS if words in text), code)
     elif code == _FATAL:
         reason = f"{inner.str().removeprefix(_FATAL_PREFIX)}:"
-        texts = _texts_of_codes(inner.__class__)
+        texts = _list_texts(inner.__class__)
         code = next((n for n, text in texts if reason.startswith(f"{text}:")), code)
     return Signal(code, "confluent-kafka", flag)
 
 
 @lru_cache(maxsize=1)
-def _texts_of_codes(cls: Any) -> tuple[tuple[int, str], ...]:
+def _list_texts(cls: Any) -> tuple[tuple[int, str], ...]:
     """Return the texts that confluent-kafka's class has for the codes of brokers."""
     return tuple((code, cls(code).str()) for code in range(1, _NO_CODE))
 
 
-def _carried(error: BaseException) -> Signal | None:
+def _read_inner_error(error: BaseException) -> Signal | None:
     """Read the KafkaError that a foreign exception carries as its first argument."""
     if error.args and hasattr(error.args[0], _OF_KAFKA_ERROR):
-        return _of_confluent(error.args[0])
+        return _read_kafka_error(error.args[0])
     return None
 
 
-def _of_named(error: Any, cls: type, client: str) -> Signal:
+def _read_named_error(error: Any, cls: type, client: str) -> Signal:
     """Read an exception of kafka-python or aiokafka: its ``errno``, or its name."""
     errno = getattr(error, "errno", None)
     if type(errno) is int:

@@ -48,8 +48,8 @@ class TopicFactsCache:
             self.null_keys_allowed.add(topic)
         return entry[1]
 
-    def look_again(self) -> None:
-        """Have the clock looked at before the next record without a key."""
+    def recheck_expiry(self) -> None:
+        """Check the time of expiry again at the next record without a key."""
         self.null_keys_allowed.clear()
 
     def remember(

@@ -49,7 +49,7 @@ class Action(StrEnum):
 
     @property
     def severity(self) -> int:
-        """The rank in that order; 0 for ``IGNORE``."""
+        """The rank by severity, from 0 (``IGNORE``) to 10 (``FENCED``)."""
         return _SEVERITY[self]
 
 
@@ -235,12 +235,12 @@ class KafkaGuardError(Exception):
         """Return in one line what happened, where, and what to do next."""
         head = self.name if self.code is None else f"{self.name} ({self.code})"
         place = f" [{self.place}]" if self.place else ""
-        said = [t for t in (self.summary, self.broker_message) if t]
-        if not said and self.original_text:
-            said = [self.original_text]
+        texts = [t for t in (self.summary, self.broker_message) if t]
+        if not texts and self.original_text:
+            texts = [self.original_text]
         if self.advice:
-            said.append(self.advice)
-        text = "".join(f": {part}" for part in dict.fromkeys(said))
+            texts.append(self.advice)
+        text = "".join(f": {part}" for part in dict.fromkeys(texts))
         verdict = self.verdict
         return f"{head}{place}{text} -> {verdict.action}: {verdict.rule.sentence}"
 
@@ -261,7 +261,11 @@ class RetriableError(KafkaGuardError):
 
 
 class FatalError(KafkaGuardError):
-    """Repeating the same request never helps."""
+    """Kafka's own table does not list the error as retriable.
+
+    Whether *this* request should be repeated is in the verdict: MEMBER_ID_REQUIRED is
+    fatal here, and its verdict is RETRY.
+    """
 
 
 class AbortableError(FatalError):

@@ -8,8 +8,8 @@ MEANINGS: dict[int, str] = {
         "the cause."
     ),
     1: (
-        "The offset lies outside the log: retention removed it, or the topic was made "
-        "anew."
+        "The offset lies outside the log: retention removed it, or the topic was "
+        "created again."
     ),
     2: (
         "The batch failed its checksum or is malformed; old brokers mean a missing "
@@ -97,7 +97,7 @@ MEANINGS: dict[int, str] = {
         "the broker."
     ),
     27: (
-        "The group is handing out its partitions anew, so requests of the old round "
+        "The group is assigning its partitions again, so requests of the old round "
         "are refused."
     ),
     28: (
@@ -301,8 +301,8 @@ MEANINGS: dict[int, str] = {
         "normally never sees."
     ),
     100: (
-        "This broker knows no topic of this id: it was deleted, made anew or is very "
-        "new."
+        "This broker knows no topic of this id: it was deleted, created again or is "
+        "very new."
     ),
     101: (
         "Two brokers have the same node.id; controller traffic that an application "
@@ -314,7 +314,7 @@ MEANINGS: dict[int, str] = {
     ),
     103: (
         "The topic id differs from the one in the broker's log: the topic was deleted "
-        "and made anew."
+        "and created again."
     ),
     104: "The request was meant for another cluster: the cluster ids differ.",
     105: (
@@ -383,8 +383,8 @@ MEANINGS: dict[int, str] = {
     ),
     125: "The voter's id or directory id is not that of the receiving controller.",
     126: "The controller to be added is a voter already.",
-    127: "The controller to be removed or updated is no voter.",
-    128: "The subscription's pattern is no valid RE2/J regular expression.",
+    127: "The controller to be removed or updated is not a voter.",
+    128: "The subscription's pattern is not a valid RE2/J regular expression.",
     129: "The broker finds the client's view of the cluster too far off to go on from.",
     130: (
         "The Streams topology cannot work with the topics, such as unequal partition "
@@ -478,7 +478,7 @@ MEANINGS: dict[int, str] = {
     ),
     -149: "The idempotent producer's own books do not agree with each other.",
     -148: (
-        "A record failed, and going on would leave a gap in the producer's order "
+        "A record failed, and continuing would leave a gap in the producer's order "
         "(enable.gapless.guarantee)."
     ),
     -147: (
@@ -512,7 +512,7 @@ MEANINGS: dict[int, str] = {
         "it."
     ),
     -137: (
-        "The client drops a broker that has left the cluster; it goes on with the "
+        "The client drops a broker that has left the cluster; it continues with the "
         "others."
     ),
 }

@@ -89,7 +89,10 @@ class ClientNotConnectedError(ClientConnectionError):
 
 
 class ClientTimeoutError(RetriableError):
-    """The client stopped waiting; the broker has not refused anything."""
+    """The client stopped waiting for an answer.
+
+    The request may have been carried out: ``verdict.written`` says so.
+    """
 
     name = "CLIENT_TIMEOUT"
     origin = "client"
@@ -171,14 +174,14 @@ class ClientFencedError(FatalError):
 
 
 class ClientGroupError(FatalError):
-    """The client is no longer a member with these partitions."""
+    """The client is not a member with these partitions any more."""
 
     name = "CLIENT_GROUP"
     origin = "client"
 
 
 class ClientConfigurationError(FatalError):
-    """The client refuses its settings, arguments or credentials."""
+    """A setting, an argument or a credential cannot be used; the text names it."""
 
     name = "CLIENT_CONFIGURATION"
     origin = "client"
@@ -199,7 +202,7 @@ class ClientStateError(FatalError):
 
 
 class ClientNoticeError(FatalError):
-    """A notice that the client reports like an error, and that is none."""
+    """A notice that the client reports like an error; nothing has failed."""
 
     name = "CLIENT_NOTICE"
     origin = "client"

@@ -47,14 +47,14 @@ def test_a_client_that_could_not_be_built_in_a_child_is_built_by_the_next_call()
     """Each call fails until one has built it; no call uses the parent's client."""
     guarded = Guarded(ConnectionError("away"), ConnectionError("still away"))
     forks = ForkGuard(guarded, PlainErrors(), "Producer")
-    forks.pass_by()
+    forks.ensure_client()
     assert forks.after_fork() == "client"
     for _ in range(2):
         with pytest.raises(ConnectionError):
-            forks.pass_by()
+            forks.ensure_client()
         assert forks.is_forked
-    forks.pass_by()
-    forks.pass_by()
+    forks.ensure_client()
+    forks.ensure_client()
     assert (forks.is_forked, guarded.built) == (False, 1)
 
 
@@ -64,7 +64,7 @@ def test_a_child_of_a_child_builds_a_client_of_its_own():
     forks = ForkGuard(guarded, PlainErrors(), "Producer")
     for _ in range(2):
         forks.after_fork()
-        forks.pass_by()
+        forks.ensure_client()
     assert guarded.built == 2
 
 
@@ -89,7 +89,7 @@ def test_a_lock_that_the_parent_held_at_the_fork_does_not_hold_up_the_child():
     forks = ForkGuard(guarded, PlainErrors(), "Producer")
     forks._lock.acquire()
     forks.after_fork()
-    builds = threading.Thread(target=forks.pass_by, daemon=True)
+    builds = threading.Thread(target=forks.ensure_client, daemon=True)
     builds.start()
     builds.join(LONG_S)
     assert guarded.built == 1
@@ -102,5 +102,5 @@ def test_a_child_without_a_factory_is_told_so_at_each_call():
     forks.after_fork()
     for _ in range(2):
         with pytest.raises(ForkedProducerError, match="factory=Producer"):
-            forks.pass_by()
+            forks.ensure_client()
     assert forks.is_forked

@@ -32,7 +32,7 @@ def look(monkeypatch, caplog):
                 policy, lambda: read_settings(config, errors.make), errors.make, topics
             )
             for topic in met:
-                letters.meet(topic)
+                letters.look_up_once(topic)
             for each in looks:
                 each.result(60)
         return [

@@ -81,7 +81,7 @@ class NoFacts:
         """Forget a topic."""
         self.dropped.append(topic)
 
-    def look_again(self):
+    def recheck_expiry(self):
         """Note that facts may be too old."""
         self.looks += 1
 
@@ -463,7 +463,7 @@ class TestHandedOver:
             return result
 
         driver = SimpleNamespace(machine=SimpleNamespace(stops_hand_over=stops))
-        handed = run(DriverBase._handing_over(driver, records), give)
+        handed = run(DriverBase._hand_over_each(driver, records), give)
         assert not list(given)
         return handed
 
@@ -759,7 +759,7 @@ class TestFaultsOfOurs:
         until(lambda: batch.tokens()[0] in client.records)
         assert outcomes(client, driver, batch) == ["in_doubt"]
         driver.app_calls.wait(time.monotonic() + LONG_S)
-        assert "a scheduled step of the delivery machine failed" in caplog.text
+        assert "a scheduled step failed (a bug in kafkaguard" in caplog.text
         assert "fail_batch" in client.calls
 
     def test_a_batch_that_cannot_be_followed_fails_no_send(self, build, caplog):
@@ -767,7 +767,7 @@ class TestFaultsOfOurs:
         client, driver = build()
         client.failed(None, [])
         driver.app_calls.wait(time.monotonic() + LONG_S)
-        assert "the guard could not process the fact 'failed'" in caplog.text
+        assert "the fact 'failed' was not processed" in caplog.text
 
     def test_steps_of_a_transaction_are_made_without_the_lock(self, build):
         """Its decisions are made under it: a record may fail meanwhile."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -14,6 +15,8 @@ from kafkaguard import TopicFacts, classify, guard, load_policy, protocol
 from kafkaguard.cluster import AsyncReportCalls, RemoteStorageWatch
 from kafkaguard.policies import CallContext, PolicyWatcher, check_stacking
 from kafkaguard.testing import ClusterError, FaultProxy, FaultSpecError, KafkaCluster
+from kafkaguard_adapters.aiokafka._private.producing import moving
+from kafkaguard_adapters.kafka_python.sending import check_partition
 from kafkaguard_policies.advice.stacking import report_stacking
 
 #: No broker is there: an attempt to connect would be another error.
@@ -278,3 +281,18 @@ def test_only_what_the_user_has_set_is_said_to_be_unused(caplog):
     config = {"bootstrap.servers": NOWHERE, "group.id": "g", "log_level": 0}
     guard(factory=Consumer, config=config, policy=policy).close()
     assert not [text for text in caplog.messages if "does not use" in text]
+
+
+def _add_topic(topic):
+    """Add a topic to a client of aiokafka whose topic names are checked."""
+    client = SimpleNamespace(add_topic=str)
+    moving.check_topic_names(SimpleNamespace(client=client))
+    client.add_topic(topic)
+
+
+@pytest.mark.parametrize("check", [_add_topic, check_partition])
+def test_a_value_in_the_wrong_place_is_not_shown(check):
+    """With swapped arguments, a record's value arrives as its topic or partition."""
+    with pytest.raises(TypeError, match="not bytes; nothing was sent") as caught:
+        check(b"card 4111")
+    assert "card" not in str(caught.value)

@@ -86,7 +86,7 @@ class TestCache:
             cache.get(topic)
         assert cache.null_keys_allowed == {"o", "unknown"}
         clock.now += 60.0
-        cache.look_again()
+        cache.recheck_expiry()
         for topic in ("o", "unknown"):
             cache.get(topic)
         assert cache.null_keys_allowed == set()

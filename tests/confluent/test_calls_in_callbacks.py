@@ -142,6 +142,6 @@ def test_polls_of_the_guard_are_polls_too(producer):
             producer.list_topics()
         return 1
 
-    assert producer._shell._served(poll) == 1
+    assert producer._shell._serve_client(poll) == 1
     assert results == [0, 0]
     assert producer.list_topics(timeout=LONG_S).brokers

@@ -108,7 +108,7 @@ def test_a_passing_failure_says_which_offsets_and_what_to_do(fail):
     text = str(failed)
     assert failed.verdict.action is Action.RETRY
     assert "offsets for in were not confirmed within 60 s (transaction.timeout" in text
-    assert "call the same method again to wait for longer" in text
+    assert "call send_offsets_to_transaction() again to wait for longer" in text
     assert "commit_transaction()" not in text
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kafkaguard import Action, classify
-from kafkaguard._delivery.attempts import NEVER, Attempts, Shared, describe
+from kafkaguard._delivery.attempts import NEVER, AttemptLimits, Attempts, describe
 from kafkaguard._delivery.facts import Place, Raw, Traits
 from kafkaguard._delivery.records import Record
 from kafkaguard._retries.breaker import CircuitBreaker
@@ -34,7 +34,7 @@ class Tried:
         policy = PlainPolicy(attempts=attempts, deadline=deadline)
         self.ruling = policy.ruling(ERROR.verdict, None)
         self.attempts = Attempts(
-            traits, Shared(random=lambda: 0.5, **shared), self.tell
+            traits, AttemptLimits(random=lambda: 0.5, **shared), self.tell
         )
 
     def tell(self, event, topic, **known):

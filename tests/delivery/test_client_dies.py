@@ -7,7 +7,7 @@ from kafka.errors import IllegalStateError, for_code
 
 from kafkaguard import Action, errors
 from kafkaguard._delivery import commands as c
-from kafkaguard._delivery.attempts import Shared
+from kafkaguard._delivery.attempts import AttemptLimits
 from kafkaguard._delivery.client_life import MOST_DEATHS
 from kafkaguard._delivery.dead_letters import NO_ROOM, Reason
 from kafkaguard._delivery.facts import Answer, Place, Raw, Refusal
@@ -231,22 +231,25 @@ class TestAsked:
         machine = machine_of(PlainPolicy(on_reject="dead_letter"))
         first, second = begun(machine, 3), begun(machine, 2)
         work = machine.open_work()
-        assert (machine.left(work), machine.pending()) == (5, 5)
+        assert (machine.count_open(work), machine.pending()) == (5, 5)
         machine.failed(first, refusals(first, 87, "record"), 0.0)
         assert machine.failed_and_open() == 3
         begun(machine)
-        assert (machine.left(work), machine.pending()) == (5, 6)
+        assert (machine.count_open(work), machine.pending()) == (5, 6)
         machine.accepted(second, 0.0)
-        assert (machine.left(work), machine.pending()) == (3, 4)
+        assert (machine.count_open(work), machine.pending()) == (3, 4)
         machine.settle_all("closed", 0.0)
-        assert (machine.left(work), machine.failed_and_open()) == (0, 0)
+        assert (machine.count_open(work), machine.failed_and_open()) == (0, 0)
 
     def test_the_longest_time_is_that_of_the_client_and_of_the_policy(self):
         """Without attempts of the policy, only the client's."""
         assert machine_of().longest_s == 30.0
-        assert machine_of(None, Shared(longest_s=70.0)).longest_s == 100.0
+        assert machine_of(None, AttemptLimits(longest_s=70.0)).longest_s == 100.0
         is_final = {"transactional": True}
-        assert machine_of(None, Shared(longest_s=70.0), **is_final).longest_s == 30.0
+        assert (
+            machine_of(None, AttemptLimits(longest_s=70.0), **is_final).longest_s
+            == 30.0
+        )
 
     def test_a_batch_whose_time_is_over_is_given_up(self):
         """A stuck client is replaced, too; one that waits for a leader is not."""

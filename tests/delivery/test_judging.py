@@ -52,9 +52,9 @@ def judged(cause, blame="record", sent="answered", known=None, **more):
         (87, "record", {"null_key": False}, {}, False),
         (87, "mate", {"null_key": True}, {}, True),
         # A client that names nobody: what is known of the topic decides.
-        (87, "unknown", {"null_key": True}, {"facts": COMPACTED}, False),
-        (87, "unknown", {"null_key": False}, {"facts": COMPACTED}, True),
-        (87, "unknown", {"null_key": True}, {"facts": OPEN}, True),
+        (87, "unknown", {"null_key": True}, {"topic_facts": COMPACTED}, False),
+        (87, "unknown", {"null_key": False}, {"topic_facts": COMPACTED}, True),
+        (87, "unknown", {"null_key": True}, {"topic_facts": OPEN}, True),
         (87, "unknown", {"null_key": True}, {}, True),
         (87, "unknown", {"null_key": False}, {"alone": True}, False),
         # The batch is too large, and so may a record of it be.
@@ -224,25 +224,25 @@ def test_no_new_client_helps_against_being_fenced_or_not_authorized(cause, is_en
 def test_a_record_that_is_not_accepted_again_may_be_tried_later():
     """It never left the client; an error of the shell's stays what it is."""
     record = Record(object(), None, 0, Place("t", 4), 1.0, Raw(b"k", b"v"))
-    error = judge().not_taken(KafkaTimeoutError(), record)
+    error = judge().make_not_taken(KafkaTimeoutError(), record)
     assert (error.verdict.written, error.verdict.retriable) == ("no", True)
     assert (error.api, error.topic, error.partition) == ("Produce", "t", 4)
     own = errors.ClientTimeoutError("full")
-    assert judge().not_taken(own, record) is own
+    assert judge().make_not_taken(own, record) is own
 
 
 def test_a_record_that_came_too_late_keeps_what_it_failed_with():
     """As the cause; one that may have been written keeps its error."""
     first = judged(19).error
-    late = judge().not_in_time(first)
+    late = judge().make_late(first)
     assert late.__cause__ is first
     assert (late.verdict.written, late.topic, late.partition) == ("no", "t", 0)
     assert "no outcome within 30 s (delivery.timeout), because it had to be" in str(
         late
     )
     doubt = judged(7).error
-    assert judge().not_in_time(doubt) is doubt
-    overtaken = judge().superseded(first)
+    assert judge().make_late(doubt) is doubt
+    overtaken = judge().make_superseded(first)
     assert overtaken.__cause__ is first
     assert (overtaken.api, overtaken.topic, overtaken.partition) == ("Produce", "t", 0)
 

@@ -29,9 +29,9 @@ class TestConsecutive:
         count, limit = LetterCount(), Limit(consecutive=2)
         assert allowed(count, limit, 9) == 2
         assert "2 records in a row" in count.count_letter(limit)
-        count.delivered(0)
+        count.count_delivered(0)
         assert "dead_letter.limit.consecutive" in count.count_letter(limit)
-        count.delivered(1)
+        count.count_delivered(1)
         assert count.count_letter(limit) is None
 
     def test_records_with_others_between_them_in_their_batch_are_in_no_row(self):
@@ -72,7 +72,7 @@ class TestRatio:
         letters = 0
         while count.count_letter(limit) is None:
             letters += 1
-            count.delivered(1)
+            count.count_delivered(1)
         assert letters == 100
 
     def test_less_than_the_ratio_is_never_stopped(self):
@@ -82,7 +82,7 @@ class TestRatio:
             if number % 21 < 2:
                 assert count.count_letter(limit) is None
             else:
-                count.delivered(1)
+                count.count_delivered(1)
 
     def test_one_dead_letter_is_always_allowed(self):
         """The first dead letter is allowed, however small the ratio is."""
@@ -91,7 +91,7 @@ class TestRatio:
     def test_what_was_counted_too_early_is_taken_back_once(self):
         """The text of the limit has the numbers after a correction."""
         count, limit = LetterCount(), Limit(ratio=0.000_001)
-        count.delivered(3)
+        count.count_delivered(3)
         count.undo_delivered()
         assert count.count_letter(limit) is None
         assert "with it, 2 of 4 records" in count.count_letter(limit)
@@ -103,9 +103,9 @@ class TestRatio:
         count.undo_letter()
         assert allowed(count, limit, 999) == 1
         for _ in range(501):
-            count.ended()
+            count.count_other()
         assert allowed(count, limit, 999) == 1
-        count.delivered(1)
+        count.count_delivered(1)
         count.undo_delivered()
         assert count.count_letter(limit) is not None
 
@@ -119,7 +119,7 @@ def test_the_share_is_exceeded_by_no_allowed_letter_and_by_each_other_one(ratio,
     count, limit, good, bad = LetterCount(), Limit(ratio=ratio), 0, 0
     for is_bad, number in runs:
         if not is_bad:
-            count.delivered(number)
+            count.count_delivered(number)
             good += number
             continue
         for _ in range(number):

@@ -16,7 +16,7 @@ from hypothesis.stateful import (
 from kafka.errors import IllegalStateError, KafkaTimeoutError, for_code
 
 from kafkaguard._delivery import commands as c
-from kafkaguard._delivery.attempts import Shared
+from kafkaguard._delivery.attempts import AttemptLimits
 from kafkaguard._delivery.facts import Answer, Place, Raw, Refusal, Traits
 from kafkaguard._delivery.machine import DeliveryMachine
 from kafkaguard._delivery.sizes import batch_size
@@ -39,10 +39,10 @@ FAILURES = {
     "may pass": (19, "batch", "answered"),
 }
 SHARED = {
-    "nothing": Shared,
-    "budget": lambda: Shared(budget=RetryBudget(2.0, 0.5)),
-    "breaker": lambda: Shared(breaker=CircuitBreaker(2, 10.0, 1)),
-    "breaker that fails": lambda: Shared(
+    "nothing": AttemptLimits,
+    "budget": lambda: AttemptLimits(budget=RetryBudget(2.0, 0.5)),
+    "breaker": lambda: AttemptLimits(breaker=CircuitBreaker(2, 10.0, 1)),
+    "breaker that fails": lambda: AttemptLimits(
         breaker=CircuitBreaker(2, 10.0, 1), pauses=False
     ),
 }
@@ -286,7 +286,7 @@ class AnyOrder(RuleBasedStateMachine):
         told = Counter(self.endings.values())
         for ending in ("delivered", "failed", "in_doubt", "dead_lettered", "dropped"):
             assert getattr(report, ending) == told[ending]
-        count = self.machine._books.letters
+        count = self.machine._counters.letters
         assert count._letters == told["dead_lettered"]
         assert count._others == self.numbers - told["dead_lettered"]
 

@@ -1,4 +1,4 @@
-"""The books about outcomes, and the report of them."""
+"""Counters of outcomes, and the report of them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pickle
 import pytest
 
 from kafkaguard import Action, DeliveryReport, classify
-from kafkaguard._delivery.books import Books
+from kafkaguard._delivery.counters import Counters
 from kafkaguard._delivery.records import RecordOutcome
 from kafkaguard._delivery.report import MAX_ERRORS, worst
 from kafkaguard.errors import (
@@ -44,54 +44,54 @@ class TestBooks:
 
     def test_each_outcome_is_counted_once(self):
         """A report counts the outcomes since the last report."""
-        books = Books()
-        books.delivered(3)
-        books.settled(RecordOutcome("delivered"))
-        books.settled(failed(too_large()))
-        books.settled(failed(in_doubt()))
-        books.superseded()
-        report = books.report(pending=5)
+        counters = Counters()
+        counters.count_delivered(3)
+        counters.count_outcome(RecordOutcome("delivered"))
+        counters.count_outcome(failed(too_large()))
+        counters.count_outcome(failed(in_doubt()))
+        counters.count_superseded()
+        report = counters.report(pending=5)
         counts = (report.delivered, report.failed, report.in_doubt, report.pending)
         assert counts == (4, 1, 1, 5)
         assert report.superseded == 1
-        assert DeliveryReport() == books.report(0)
+        assert DeliveryReport() == counters.report(0)
 
     def test_failures_that_the_application_knows_stay_counted(self):
         """As those of a transaction that it has aborted."""
-        books = Books()
-        books.settled(failed(too_large()))
-        books.mark_seen()
-        assert not books.has_unseen
-        report = books.report(0)
+        counters = Counters()
+        counters.count_outcome(failed(too_large()))
+        counters.mark_seen()
+        assert not counters.has_unseen
+        report = counters.report(0)
         assert (report.failed, report.errors) == (1, ())
 
     def test_only_unseen_errors_are_reported(self):
         """What was looked at is counted, and not told again."""
-        books = Books()
+        counters = Counters()
         seen, unseen = failed(too_large()), failed(too_large())
         seen.seen = True
-        books.settled(seen)
-        books.settled(unseen)
-        report = books.report(0)
+        counters.count_outcome(seen)
+        counters.count_outcome(unseen)
+        report = counters.report(0)
         assert report.failed == 2
         assert report.errors == (unseen.error,)
         assert unseen.seen
 
     def test_the_errors_have_a_bound_and_the_counts_have_none(self):
         """A producer that is never flushed does not grow without end."""
-        books = Books()
+        counters = Counters()
         for _ in range(MAX_ERRORS + 5):
-            books.settled(failed(too_large()))
-        report = books.report(0)
+            counters.count_outcome(failed(too_large()))
+        report = counters.report(0)
         assert (report.failed, len(report.errors)) == (MAX_ERRORS + 5, MAX_ERRORS)
 
     def test_what_is_set_aside_is_counted_once(self):
         """A dead-lettered record counts neither as failed nor as unseen."""
-        books = Books()
+        counters = Counters()
         for ending in ("dead_lettered", "dropped", "dropped"):
-            books.settled(RecordOutcome(ending, too_large(), seen=True))
-        assert DeliveryReport(dead_lettered=1, dropped=2) == books.report(0)
-        assert DeliveryReport() == books.report(0)
+            counters.count_outcome(RecordOutcome(ending, too_large(), seen=True))
+        assert DeliveryReport(dead_lettered=1, dropped=2) == counters.report(0)
+        assert DeliveryReport() == counters.report(0)
 
 
 class TestDeliveryFailed:

@@ -8,7 +8,7 @@ from kafka.errors import IllegalStateError
 from kafkaguard import errors
 from kafkaguard._delivery import commands as c
 from kafkaguard._delivery.facts import Answer, Place, Raw, Refusal
-from kafkaguard._delivery.lines import Lines
+from kafkaguard._delivery.in_flight import InFlight
 from kafkaguard._delivery.records import Record
 from kafkaguard._delivery.size_limits import FRESH_S, TTL_S, SizeLimits
 from kafkaguard._delivery.topic_round import DRAIN_S
@@ -125,10 +125,10 @@ def test_an_attempt_of_the_policy_has_the_full_time_of_the_client(retry, check):
     """A rescued record ends at its own deadline; an attempt has the client's time."""
     batch = Items(HERE, (0, 1), 90.0)
     batch.items = [Item(Raw(b"k", b"1:good"), is_new=False)]
-    lines = Lines()
-    lines.begin(batch)
-    lines.again[batch.items[0]] = record_of(batch, retry=retry)
-    lines.hasten("t")
+    in_flight = InFlight()
+    in_flight.begin(batch)
+    in_flight.resent[batch.items[0]] = record_of(batch, retry=retry)
+    in_flight.cap_deadlines("t")
     assert batch.next_check == check
     assert batch.due == 90.0
 

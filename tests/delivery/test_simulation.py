@@ -8,13 +8,14 @@ from dataclasses import replace
 import pytest
 
 from kafkaguard._delivery.attempts import Attempts
-from kafkaguard._delivery.books import Books
 from kafkaguard._delivery.client_life import ClientLife
+from kafkaguard._delivery.counters import Counters
 from kafkaguard._delivery.facts import Batch
+from kafkaguard._delivery.in_flight import InFlight
 from kafkaguard._delivery.judging import NOT_SENT, Judge, Judgement
-from kafkaguard._delivery.lines import Lines
 from kafkaguard._delivery.machine import DeliveryMachine
-from kafkaguard._delivery.rounds import Rounds
+from kafkaguard._delivery.resend_queue import ResendQueue
+from kafkaguard._delivery.resends import Resends
 from kafkaguard._delivery.table import (
     CLIENTS,
     RECORDS,
@@ -26,7 +27,6 @@ from kafkaguard._delivery.topic_round import TopicRound
 from kafkaguard._delivery.transaction import Transaction
 from kafkaguard._delivery.transaction_calls import Step as Move
 from kafkaguard._delivery.transaction_calls import TransactionCalls
-from kafkaguard._delivery.waiting import Waiting
 from kafkaguard._retries.machine import Machine, Step
 from tests.delivery.simulate import play, play_range, play_transactions, simulate
 
@@ -92,12 +92,12 @@ class TestABrokenMachineIsNoticed:
 
     def test_keys_in_any_order(self, monkeypatch):
         """Nobody looks for later records of a key."""
-        monkeypatch.setattr(Rounds, "_superseded", lambda *_: set())
+        monkeypatch.setattr(Resends, "_superseded", lambda *_: set())
         assert "of the same key" in noticed()
 
     def test_what_may_be_written_counts_as_not_written(self, monkeypatch):
         """An in-flight record is sent again as if it had never left."""
-        given_up = Judge._given_up
+        given_up = Judge._judge_given_up
 
         def wrong(self, refusal, known):
             judgement = given_up(self, refusal, known)
@@ -109,50 +109,50 @@ class TestABrokenMachineIsNoticed:
                 else judgement
             )
 
-        monkeypatch.setattr(Judge, "_given_up", wrong)
+        monkeypatch.setattr(Judge, "_judge_given_up", wrong)
         assert noticed() is not None
 
     def test_a_refusal_after_a_lost_answer_counts_as_not_written(self, monkeypatch):
         """A batch that was written, and refused at the client's own retry, is rescued."""
-        answered = Judge._answered
+        answered = Judge._judge_answer
 
         def wrong(self, refusal, known):
             return answered(self, replace(refusal, was_unanswered=False), known)
 
-        monkeypatch.setattr(Judge, "_answered", wrong)
+        monkeypatch.setattr(Judge, "_judge_answer", wrong)
         assert noticed() is not None
 
     def test_a_mate_is_to_blame(self, monkeypatch):
         """All of the batch is reported as refused, although some of it is sent again."""
-        monkeypatch.setattr(Lines, "take_again", lambda *_: ())
+        monkeypatch.setattr(InFlight, "take_resent", lambda *_: ())
         assert noticed() is not None
 
     def test_late_answers_are_not_counted(self, monkeypatch):
         """What was written after all is left without an outcome."""
-        monkeypatch.setattr(DeliveryMachine, "_was_written", lambda *_: None)
+        monkeypatch.setattr(DeliveryMachine, "_settle_written", lambda *_: None)
         assert "never told" in noticed()
 
     def test_sends_are_not_freed(self, monkeypatch):
         """A round that has ended keeps the sends."""
-        monkeypatch.setattr(Waiting, "close", lambda _, topic: None)
+        monkeypatch.setattr(ResendQueue, "close", lambda _, topic: None)
         assert noticed() is not None
 
     def test_a_report_counts_twice(self, monkeypatch):
         """Records sent again are counted with their batch and once more."""
-        delivered = Books.delivered
+        delivered = Counters.count_delivered
         monkeypatch.setattr(
-            Books, "delivered", lambda self, n: delivered(self, n + (n > 2))
+            Counters, "count_delivered", lambda self, n: delivered(self, n + (n > 2))
         )
         assert "in the report" in noticed()
 
     def test_time_is_not_kept(self, monkeypatch):
         """A stuck client is never given up."""
-        monkeypatch.setattr(Lines, "overdue", lambda *_: [])
+        monkeypatch.setattr(InFlight, "take_overdue", lambda *_: [])
         assert noticed() is not None
 
     def test_old_requests_are_not_locked_out(self, monkeypatch):
         """A successor takes an identity of its own."""
-        monkeypatch.setattr(ClientLife, "leaves_in_doubt", lambda *_: None)
+        monkeypatch.setattr(ClientLife, "keep_in_doubt", lambda *_: None)
         assert "of the same key" in noticed()
 
     def test_mates_are_not_sent_again(self, monkeypatch):
@@ -174,14 +174,14 @@ class TestABrokenMachineIsNoticed:
 
     def test_records_that_wait_for_a_successor_are_given_up(self, monkeypatch):
         """What waits is lost at the first failed attempt to build a client."""
-        go_on = DeliveryMachine._go_on
+        go_on = DeliveryMachine._continue
 
         def wrong(self, now):
             if self._client.state is ClientState.PAUSED:
                 self._lose_waiting(now)
             return go_on(self, now)
 
-        monkeypatch.setattr(DeliveryMachine, "_go_on", wrong)
+        monkeypatch.setattr(DeliveryMachine, "_continue", wrong)
         assert "given up early" in noticed()
 
     def test_a_batch_takes_its_mates_along(self, monkeypatch):
@@ -201,7 +201,7 @@ class TestABrokenMachineIsNoticed:
 
     def test_a_record_is_sent_again_without_a_gap(self, monkeypatch):
         """A refused record that cannot be sent alone is sent in a hot loop."""
-        monkeypatch.setattr("kafkaguard._delivery.fates.FIRST_GAP_S", 0.0)
+        monkeypatch.setattr("kafkaguard._delivery.outcomes.FIRST_GAP_S", 0.0)
         assert "was handed over" in noticed()
 
     def test_nothing_is_taken_back(self, monkeypatch):

@@ -19,11 +19,11 @@ from kafkaguard._delivery.transaction_calls import (
     TransactionCalls,
     proceed,
 )
-from kafkaguard._delivery.transaction_words import (
+from kafkaguard._delivery.transaction_errors import (
     COMMIT,
     NOT_ABORTED,
+    TransactionErrors,
     TransactionTraits,
-    TransactionWords,
 )
 from kafkaguard_adapters.aiokafka.errors import errors as aiokafka
 from kafkaguard_adapters.confluent.errors import errors as confluent
@@ -49,8 +49,8 @@ class Producer:
 
     def __init__(self, traits=TRAITS, **answers):
         self.now, self.made, self.ended = 0.0, [], []
-        books = SimpleNamespace(transaction_ended=self.ended.append)
-        self.transaction = Transaction(books)
+        counters = SimpleNamespace(end_transaction=self.ended.append)
+        self.transaction = Transaction(counters)
         self.calls = TransactionCalls(
             self.transaction,
             PlainErrors(),
@@ -128,7 +128,8 @@ class TestStates:
         producer = in_transaction(**{given_up: [LATE, LATE]})
         for _ in range(2):
             error = producer.call(given_up)
-            assert f"call the same method again ({given_up}_transaction)" in str(error)
+            assert "of transactional.id x did not answer within" in str(error)
+            assert f"call {given_up}_transaction() again" in str(error)
             assert error.verdict.written == ("maybe" if given_up == "commit" else "no")
         refused = producer.call(other)
         assert f"call {given_up}_transaction() again" in str(refused)
@@ -779,8 +780,8 @@ def test_name_and_code_of_a_failed_transaction_belong_together(made_by):
     """The code is 120, whatever code the client's own error has."""
     failure = errors.NotEnoughReplicasError(topic="t", partition=0)
     original = made_by.make(7, "late")
-    words = TransactionWords(made_by, TRAITS)
-    error = words.abort_first(failure, COMMIT, original)
+    words = TransactionErrors(made_by, TRAITS)
+    error = words.make_abort_first(failure, COMMIT, original)
     assert str(error).startswith("TRANSACTION_ABORTABLE (120) [EndTxn, topic t")
     assert error.code == 120
     assert getattr(error, "errno", 120) == 120

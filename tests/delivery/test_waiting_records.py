@@ -9,12 +9,12 @@ from kafkaguard._delivery.table import RecordState
 from kafkaguard._delivery.topic_round import TopicRound
 
 
-def record(*, is_letter, resent=0):
+def record(*, is_letter, resend_count=0):
     """Make a record that waits."""
     return SimpleNamespace(
         state=RecordState.QUEUED,
         is_letter=is_letter,
-        resent=resent,
+        resend_count=resend_count,
         retry=None,
         key=b"k",
         rank=(0,),
@@ -24,7 +24,7 @@ def record(*, is_letter, resent=0):
 
 STEPS = st.lists(
     st.one_of(
-        st.builds(record, is_letter=st.booleans(), resent=st.integers(0, 1)),
+        st.builds(record, is_letter=st.booleans(), resend_count=st.integers(0, 1)),
         st.just("end"),
         st.just("take"),
     )
@@ -46,7 +46,7 @@ def test_only_letters_is_what_a_walk_would_say(steps, random):
         else:
             topic.add(step)
             added.append(step)
-        walked = all(r.is_letter and not r.resent for r in topic.queued())
+        walked = all(r.is_letter and not r.resend_count for r in topic.queued())
         assert walked == topic.has_only_letters()
 
 
@@ -55,7 +55,7 @@ def test_ten_thousand_letters_are_looked_at_once_each():
     looks = 0
 
     class Letter:
-        is_letter, resent, retry = True, 0, None
+        is_letter, resend_count, retry = True, 0, None
 
         @property
         def state(self):

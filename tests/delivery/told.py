@@ -71,5 +71,5 @@ def only(kind, commands):
 
 def record_of(machine, token):
     """Return the record that has failed and is not settled, by its first token."""
-    [record] = [each for each in machine._fates.open if each.first_token is token]
+    [record] = [each for each in machine._outcomes.open if each.first_token is token]
     return record

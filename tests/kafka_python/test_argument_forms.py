@@ -116,7 +116,7 @@ def test_a_class_with_a_send_of_its_own_refuses_such_a_partition_too(kafka_clust
 
     topic = kafka_cluster.create_topic(partitions=2)
     with guard(Own(bootstrap_servers=kafka_cluster.bootstrap_servers)) as producer:
-        with pytest.raises(TypeError, match=r"a whole number, not 1\.0"):
+        with pytest.raises(TypeError, match="partition must be an int, not float"):
             producer.send(topic, b"v", 1.0)
         assert producer.send(topic, b"v", 1).get(10).offset == 0
 

@@ -144,7 +144,7 @@ class TestSend:
         assert producer.send(kafka_topic, b"v", timeout=30).get(10).offset == 0
         assert producer.send(kafka_topic, b"v", b"k", timeout=0).get(10).offset == 1
         for wrong, kind in ((-1, ValueError), ("1", TypeError), (True, TypeError)):
-            with pytest.raises(kind, match=r"send\(timeout\): seconds, 0 or more"):
+            with pytest.raises(kind, match="timeout must be a number of sec"):
                 producer.send(kafka_topic, b"v", timeout=wrong)
         producer.close()
         with pytest.raises(errors.ClientClosedError):

@@ -15,7 +15,7 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaError, for_code
 
 from kafkaguard import Action, errors, guard
-from kafkaguard._delivery.books import Books
+from kafkaguard._delivery.counters import Counters
 from kafkaguard._delivery.facts import Place, Refusal, Traits
 from kafkaguard._delivery.judging import NOT_SENT, Judge, RefusalFacts
 from kafkaguard._delivery.records import RecordOutcome
@@ -124,11 +124,11 @@ def test_without_rescue_what_was_not_sent_may_be_sent_again(kafka_cluster):
 
 def test_more_failures_than_are_kept_are_told_as_such():
     """1,000 errors are kept; the text says that there were more, and what each asks."""
-    books = Books()
+    counters = Counters()
     for _ in range(MAX_ERRORS + 5):
         error = errors.ClientTimeoutError(topic="t", verdict=NOT_SENT)
-        books.settled(RecordOutcome("failed", error))
-    text = DeliveryFailed.describe(books.report(0))
+        counters.count_outcome(RecordOutcome("failed", error))
+    text = DeliveryFailed.describe(counters.report(0))
     assert "1000 x CLIENT_TIMEOUT on topic t: RETRY" in text
     assert "of the first 1000 that were not checked" in text
     assert "failed 1005" in text

@@ -16,7 +16,7 @@ def test_a_send_within_a_send_leaves_the_outer_one_marked():
     marked = []
 
     def send(topic):
-        sending.under_way[get_ident()] = topic  # as kept_out() does
+        sending.under_way[get_ident()] = topic  # as check_record() does
         if topic == "outer":
             sending.send("inner")  # from a serialiser
             marked.append(sending.under_way[get_ident()])

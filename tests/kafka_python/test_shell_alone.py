@@ -449,7 +449,7 @@ class TestTelling:
         told = Told()
         old = told.producer
         told.shell.put_in_use(Producer())
-        told.shell.has_died(old, KafkaError("late"))
+        told.shell.report_death(old, KafkaError("late"))
         assert told.died == []
 
     def test_who_looks_at_a_failed_record_finds_its_batch_told(self):
@@ -546,7 +546,7 @@ class TestAnswersAfterDeath:
         """It began as many offsets before as it has records."""
         told = Told()
         told.producer._transaction_manager._last_acked_offset[PLACE] = 9
-        told.shell.has_died(told.producer, KafkaError("dead"))
+        told.shell.report_death(told.producer, KafkaError("dead"))
         one = self.give_up(told, b"a", b"b", sequence=4)
         assert told.shell.answers([one]) == {}
         told.producer._transaction_manager._last_acked_offset[PLACE] = 11
@@ -555,7 +555,7 @@ class TestAnswersAfterDeath:
     def test_the_first_batch_of_a_producer_has_nothing_before_it(self):
         """The first batch of a producer ignores what other producers delivered."""
         told = Told()
-        told.shell.has_died(told.producer, KafkaError("dead"))
+        told.shell.report_death(told.producer, KafkaError("dead"))
         one = self.give_up(told, b"a", sequence=0)
         told.producer._transaction_manager._last_acked_offset[PLACE] = 0
         assert told.shell.answers([one]) == {one: Answer(0)}
@@ -574,7 +574,7 @@ class TestAnswersAfterDeath:
     def test_a_refusal_that_comes_late_is_an_answer(self):
         """It is the answer for the batch that it names, and for no other."""
         told = Told()
-        told.shell.has_died(told.producer, KafkaError("dead"))
+        told.shell.report_death(told.producer, KafkaError("dead"))
         one = self.give_up(told, b"a", None, sequence=4)
         other = self.give_up(told, b"b", sequence=6)
         error = InvalidRecordError()
@@ -632,11 +632,11 @@ class TestSuccessors:
         told, second = Told(), Producer()
         self.followed_by(told, second)
         told.producer._transaction_manager._last_acked_offset[PLACE] = 90
-        told.shell.has_died(told.producer, KafkaError("dead"))
+        told.shell.report_death(told.producer, KafkaError("dead"))
         told.shell.put_successor_in_use(None)
         told.producer = second
         second._transaction_manager._last_acked_offset[PLACE] = 4
-        told.shell.has_died(second, KafkaError("dead too"))
+        told.shell.report_death(second, KafkaError("dead too"))
         sent = [
             second.take(source(b"a", sequence=number, sent=True)) for number in (6, 7)
         ]

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from kafkaguard import errors, retry
-from kafkaguard._verdicts.bare_errors import met
+from kafkaguard._verdicts.bare_errors import current_error
 from kafkaguard_adapters.producing.lanes import Lane
 
 POLICY = {"max_attempts": 3, "backoff": {"base": 0.001}}
@@ -72,7 +72,7 @@ def leave():
     try:
         raise SystemExit
     except:  # noqa: E722 - what is tested
-        met()
+        current_error()
 
 
 def test_it_ends_no_thread_of_ours():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from kafkaguard._verdicts.bare_errors import met
+from kafkaguard._verdicts.bare_errors import current_error
 from kafkaguard._verdicts.request_names import no_such_request, request_named
 
 
@@ -41,7 +41,7 @@ def test_a_bare_error_becomes_an_exception_with_all_that_it_says():
     try:
         raise bare
     except:  # noqa: E722 - what is tested
-        error = met()
+        error = current_error()
     assert isinstance(error, KafkaException)
     assert (error.code, error.client) == (10, "confluent-kafka")
     assert error.broker_message == "9 bytes"

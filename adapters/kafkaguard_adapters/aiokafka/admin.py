@@ -33,9 +33,13 @@ class GuardedAdmin(AsyncClusterCalls, StandIn):
 
     def __getattr__(self, name: str) -> Any:
         """Delegate everything else to the client."""
-        found = super().__getattr__(name)
-        is_call = iscoroutinefunction(found) and not name.startswith("_")
-        return self._judged(found, admin_calls.REQUESTS.get(name)) if is_call else found
+        attribute = super().__getattr__(name)
+        is_call = iscoroutinefunction(attribute) and not name.startswith("_")
+        return (
+            self._judged(attribute, admin_calls.REQUESTS.get(name))
+            if is_call
+            else attribute
+        )
 
     def _judged(self, call: Callable[..., Any], api: str | None) -> Callable[..., Any]:
         @wraps(call)

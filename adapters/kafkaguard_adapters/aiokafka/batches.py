@@ -58,13 +58,13 @@ class Whole:
     Attributes:
         future: See above.
         records: The records that have failed and are settled.
-        left: How many failed records are not settled yet.
+        unsettled: How many failed records are not settled yet.
     """
 
     def __init__(self, future: asyncio.Future[Any]) -> None:
         self.future = future
         self.records: list[Record] = []
-        self.left = 0
+        self.unsettled = 0
 
 
 class Slot:
@@ -243,10 +243,10 @@ class SourceBatch(Batch):
         raws = self.raws()
         # A batch that waits for its retry after an answer may also be given up.
         is_answer = self.was_answered_at_last and isinstance(cause, _ANSWERS)
-        how = self._answered() if is_answer else self._lost(cause)
+        how = self._make_answered() if is_answer else self._make_lost(cause)
         if how["sent"] == "never" and how["expired"] and self._no is not None:
             # Each of its requests was refused: it counts as refused by the last answer.
-            cause, how = for_code(self._no)(), self._answered()
+            cause, how = for_code(self._no)(), self._make_answered()
         return [
             Refusal(
                 token=token,
@@ -259,7 +259,7 @@ class SourceBatch(Batch):
             for index, (token, raw) in enumerate(zip(self.tokens(), raws, strict=True))
         ]
 
-    def _answered(self) -> dict[str, Any]:
+    def _make_answered(self) -> dict[str, Any]:
         return {
             "blame": "record" if self.source.record_count == 1 else "unknown",
             "sent": "answered",
@@ -267,7 +267,7 @@ class SourceBatch(Batch):
             "earlier": self._earlier,
         }
 
-    def _lost(self, cause: BaseException) -> dict[str, Any]:
+    def _make_lost(self, cause: BaseException) -> dict[str, Any]:
         sent: Literal["never", "maybe"] = "maybe" if self.may_be_written() else "never"
         expired = isinstance(cause, KafkaTimeoutError) or self._has_expired(cause)
         return {"blame": "client", "sent": sent, "expired": expired}

@@ -103,8 +103,8 @@ class AIOKafkaErrors(ClientErrors):
         """Return aiokafka's class for an error code, or the added class."""
         if code in _MISSING:
             return _MISSING[code]
-        known: type[BaseException] = aiokafka_errors.for_code(code)
-        return known
+        their_class: type[BaseException] = aiokafka_errors.for_code(code)
+        return their_class
 
 
 errors = AIOKafkaErrors()

@@ -74,7 +74,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
 
     def __init__(self, producer: Any, wish: Wish) -> None:
         if reading.is_guarded(producer):
-            raise send_errors.guarded_already(producer)
+            raise send_errors.make_guarded_already(producer)
         if reading.transactional_id(producer) is not None:
             check_transactional(wish.policy, errors)
         complete_table()
@@ -140,7 +140,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
             KafkaGuardError: The client raised an error, which also has the client's
                 class; or it did not start within ``request_timeout_ms`` plus 10 s.
         """
-        await self._pass_by()
+        await self._begin_in_child()
         self._check_process()
         await self._start()
 
@@ -179,11 +179,11 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
 
     async def _send_in_child(self, *args: Any, **kwargs: Any) -> Any:
         """Send with a new producer that belongs to the forked child."""
-        await self._pass_by()
+        await self._begin_in_child()
         self._check_process()
         return await self.send(*args, **kwargs)
 
-    async def _pass_by(self) -> None:
+    async def _begin_in_child(self) -> None:
         """Build and start a producer for the forked child, if a factory was given."""
         if not (self._is_forked and self._builder.was_given) or self._is_stopped:
             return
@@ -265,11 +265,11 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
         )
         if ends_all(cause):
             return errors.translate(cause, message=text, api="Produce")
-        made = errors.make(
+        error = errors.make(
             ClientClosedError, text, api="Produce", theirs=ProducerClosed
         )
-        made.__cause__ = cause
-        return made
+        error.__cause__ = cause
+        return error
 
     # --- sending ----------------------------------------------------------------------
 
@@ -279,7 +279,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
         Raises:
             KafkaGuardError: As for ``send``, and why the record failed.
         """
-        return await self._pass("send_and_wait", args, kwargs)
+        return await self._call_client("send_and_wait", args, kwargs)
 
     async def send_batch(self, *args: Any, **kwargs: Any) -> Any:
         """Send a batch that ``create_batch`` has made, as the client's own method does.
@@ -295,20 +295,20 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
             KafkaGuardError: The client raised another error. It also has the client's
                 class.
         """
-        return await self._pass("send_batch", args, kwargs)
+        return await self._call_client("send_batch", args, kwargs)
 
-    async def _pass(
+    async def _call_client(
         self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         if self._is_forked:
-            await self._pass_by()
+            await self._begin_in_child()
         if not self._sending.is_usable or get_running_loop() is not self._loop:
             await self._sending.ready(topic_of(args, kwargs))
         client = self.client
         try:
             return await getattr(client, name)(*args, **kwargs)
         except Exception as error:  # noqa: BLE001 - raised again, unless handled
-            future = await self._sending.not_accepted(
+            future = await self._sending.handle_exception(
                 error, client, getattr(self, name), args, kwargs
             )
             is_outcome = name == "send_and_wait" and isinstance(future, asyncio.Future)
@@ -328,13 +328,13 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
             KafkaGuardError: The client raised an error, which also has the client's
                 class; or the call took longer than ``request_timeout_ms`` plus 10 s.
         """
-        await self._pass_by()
+        await self._begin_in_child()
         await self._sending.ready(topic)
         within = self._shell.traits.delivery_timeout + MARGIN_S
         try:
             async with asyncio.timeout(within):
-                found = await self.client.partitions_for(topic)
-                return set(found)  # sends of the topic use the same set
+                partitions = await self.client.partitions_for(topic)
+                return set(partitions)  # sends of the topic use the same set
         except KafkaError as error:
             raise errors.translate(error, api="Metadata", topic=topic) from error
         except TimeoutError as error:
@@ -379,7 +379,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
     def _report(self, pending: int) -> DeliveryReport:
         report = self._driver.report(pending)
         if report.errors or report.pending:
-            raise send_errors.delivery_failed(errors, report)
+            raise send_errors.make_delivery_failed(errors, report)
         return report
 
     async def stop(self, timeout: float | None = None) -> DeliveryReport:  # noqa: ASYNC109 - as for other clients
@@ -424,7 +424,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
         await self._driver.let_readers_run()
         if left_open is not None:
             report = self._driver.report(self._driver.pending())
-            error = send_errors.transaction_left_open(errors, report, left_open.why)
+            error = send_errors.make_left_open(errors, report, left_open.why)
             if late is not None:
                 error.add_note(f"besides, on closing: {late}")
             raise error
@@ -441,12 +441,12 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
         try:
             await self._shell.close(within)
         except TimeoutError as error:
-            made = errors.make(
+            late = errors.make(
                 ClientTimeoutError,
                 f"the client's connections did not close within {within:g} s",
             )
-            made.__cause__ = error
-            return made
+            late.__cause__ = error
+            return late
         return None
 
     async def _end(self) -> None:
@@ -469,7 +469,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
             KafkaGuardError: The transaction cannot begin. FENCED: another instance has
                 taken over the ``transactional_id``.
         """
-        await self._pass_by()
+        await self._begin_in_child()
         self._check()
         await self._transactions.begin()
 

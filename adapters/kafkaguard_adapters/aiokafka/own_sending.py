@@ -39,4 +39,4 @@ class OwnSending(Sending):
             # Looked up each time: instrumentation may replace it.
             return await client.send(*args, **kwargs)
         except Exception as error:  # noqa: BLE001 - raised again, unless handled
-            return await self.not_accepted(error, client, self.send, args, kwargs)
+            return await self.handle_exception(error, client, self.send, args, kwargs)

@@ -170,16 +170,16 @@ class Sending:
             # the call has none. So what is None is left out.
             if partition is None and timestamp_ms is None and headers is None:
                 return await client.send(topic, value, key)
-            rest = _given(
+            rest = _omit_none(
                 partition=partition, timestamp_ms=timestamp_ms, headers=headers
             )
             return await client.send(topic, value, key, **rest)
         except Exception as error:  # noqa: BLE001 - raised again, unless handled
-            rest = _given(
+            rest = _omit_none(
                 partition=partition, timestamp_ms=timestamp_ms, headers=headers
             )
             args = topic, value, key
-            return await self.not_accepted(error, client, self.send, args, rest)
+            return await self.handle_exception(error, client, self.send, args, rest)
 
     async def ready(self, topic: str) -> None:
         """Wait for a client, if one is being built.
@@ -189,7 +189,7 @@ class Sending:
         """
         self.check()
         self._thread = get_ident()  # the check has found the loop running in it
-        await self._free(topic, self.shell.traits.delivery_timeout)
+        await self._wait_until_free(topic, self.shell.traits.delivery_timeout)
 
     # --- before a record comes into a batch: Gate -------------------------------------
 
@@ -221,25 +221,26 @@ class Sending:
         """Add a record whose key must be checked, or whose topic may be held.
 
         Raises:
-            TypeError: The partition is no number: the client's sender would die of it.
+            TypeError: The partition is not a number: the client's sender would die
+                of it.
         """
         operator.index(tp.partition)
         is_disguised, self._is_disguised = self._is_disguised, False
         if raw.key is None or is_disguised:
-            refused = await self._key_error(tp.topic, is_disguised=is_disguised)
-            if refused is not None:
-                self.transactions.spoil(refused)
-                return self._refused(refused, Place(tp.topic), raw)
-        left = await self._free(tp.topic, within)
+            record_error = await self._key_error(tp.topic, is_disguised=is_disguised)
+            if record_error is not None:
+                self.transactions.spoil(record_error)
+                return self._refuse(record_error, Place(tp.topic), raw)
+        seconds = await self._wait_until_free(tp.topic, within)
         return await self.shell.add(
-            tp, raw.key, raw.value, left, raw.timestamp_ms, raw.headers
+            tp, raw.key, raw.value, seconds, raw.timestamp_ms, raw.headers
         )
 
     async def add_batch(self, builder: Any, tp: Any, timeout: float) -> Any:  # noqa: ASYNC109 - the client's own signature
         """Add a batch that the application has built.
 
         Raises:
-            TypeError: It is no batch, or the partition is no number: the client's
+            TypeError: It is not a batch, or the partition is not a number: the client's
                 sender would die of it.
         """
         if not moving.is_batch(builder):
@@ -250,23 +251,23 @@ class Sending:
         operator.index(tp.partition)
         count = moving.null_keys_in(builder)
         if count:
-            refused = await self._key_error(tp.topic, is_disguised=False)
-            if refused is not None:
-                refused.summary = (
+            record_error = await self._key_error(tp.topic, is_disguised=False)
+            if record_error is not None:
+                record_error.summary = (
                     f"topic is compacted and {count} of {builder.record_count()} "
                     "records of the batch have no key; nothing of it was sent"
                 )
-                self.transactions.spoil(refused)
-                self.driver.raised(refused)
-                raise refused
-        left = await self._free(tp.topic, timeout)
-        return await self.shell.add_batch(builder, tp, left)
+                self.transactions.spoil(record_error)
+                self.driver.raised(record_error)
+                raise record_error
+        seconds = await self._wait_until_free(tp.topic, timeout)
+        return await self.shell.add_batch(builder, tp, seconds)
 
     async def wait_for_room(self, topic: str) -> None:
         """Let a record that waited for room also wait for a hold of its topic."""
-        await self._free(topic, self.shell.traits.delivery_timeout)
+        await self._wait_until_free(topic, self.shell.traits.delivery_timeout)
 
-    async def _free(self, topic: str, within: float) -> float:
+    async def _wait_until_free(self, topic: str, within: float) -> float:
         """Wait until a topic is not held; return the seconds that are left."""
         if self.machine.holds and self.driver.is_held(topic):
             return await self.driver.wait_while_held(topic, TimeLimit(within, _SETTING))
@@ -288,7 +289,7 @@ class Sending:
 
     # --- records that the guard or the client refuses ---------------------------------
 
-    def _refused(
+    def _refuse(
         self, error: KafkaGuardError, place: Place, raw: Raw | None
     ) -> asyncio.Future[Any]:
         """Handle a refused record as the policy says.
@@ -306,7 +307,7 @@ class Sending:
         self.driver.refused_at_once(future, place, raw, error)
         return future
 
-    async def not_accepted(
+    async def handle_exception(
         self,
         error: Exception,
         client: Any,
@@ -331,33 +332,33 @@ class Sending:
         """
         topic = topic_of(args, kwargs)
         if isinstance(error, AssertionError):
-            error = moving.refused_partition(client, error, _not_there) or error
+            error = moving.refused_partition(client, error, _make_not_there) or error
         if isinstance(error, PartitionNotThereError):
-            return await self._not_there(error, client, send, args, kwargs)
+            return await self._look_for_partition(error, client, send, args, kwargs)
         if isinstance(error, KafkaGuardError):
             raise error
         if isinstance(error, IllegalOperation) and self.shell.is_transactional:
             raise self.transactions.error_of(error, topic) from error
         if not isinstance(error, KafkaError):
-            self.transactions.spoil(send_errors.raised(errors, error, topic))
+            self.transactions.spoil(send_errors.make_raised(errors, error, topic))
             raise error
-        has_died = client is not self._client or self.shell.death is not None
-        if isinstance(error, ProducerClosed) or has_died:
+        is_dead = client is not self._client or self.shell.death is not None
+        if isinstance(error, ProducerClosed) or is_dead:
             if self._is_being_replaced(topic):
                 return await send(*args, **kwargs)
             self.check()
-        refused = self.error_of(error, topic)
+        record_error = self.error_of(error, topic)
         if isinstance(error, KafkaTimeoutError):
             now = time.monotonic()
             # The client has used up its own time limit for the call.
             due = now + self.shell.traits.margin
             call = call or Record(None, None, 0, Place(topic), due, None)
-            wait = self.machine.wait_after(call, refused, now)
+            wait = self.machine.wait_after(call, record_error, now)
             if wait is not None:
                 return await self._try_again(wait, call, send, args, kwargs)
-        self.transactions.spoil(refused)
-        return self._refused(
-            refused, Place(topic), moving.bytes_of(error, args, kwargs)
+        self.transactions.spoil(record_error)
+        return self._refuse(
+            record_error, Place(topic), moving.bytes_of(error, args, kwargs)
         )
 
     async def _try_again(
@@ -374,9 +375,9 @@ class Sending:
         try:
             return await getattr(client, send.__name__)(*args, **kwargs)
         except Exception as error:  # noqa: BLE001 - raised again, unless handled
-            return await self.not_accepted(error, client, send, args, kwargs, call)
+            return await self.handle_exception(error, client, send, args, kwargs, call)
 
-    async def _not_there(
+    async def _look_for_partition(
         self,
         error: PartitionNotThereError,
         client: Any,
@@ -390,16 +391,16 @@ class Sending:
         """
         topic, partition = topic_of(args, kwargs), error.partition
         within = self.shell.traits.delivery_timeout
-        known = await moving.fresh_partitions(client, topic, within)
-        if known is not None and partition in known:
+        partitions = await moving.fresh_partitions(client, topic, within)
+        if partitions is not None and partition in partitions:
             return await send(*args, **kwargs)
-        missing = _not_there(topic, partition, known)
-        self.transactions.spoil(missing)
+        partition_error = _make_not_there(topic, partition, partitions)
+        self.transactions.spoil(partition_error)
         raw = moving.bytes_of(error, args, kwargs)
         if raw is not None:
-            return self._refused(missing, Place(topic), raw)
-        self.driver.raised(missing)  # a batch that the application has built
-        raise missing
+            return self._refuse(partition_error, Place(topic), raw)
+        self.driver.raised(partition_error)  # a batch that the application has built
+        raise partition_error
 
     def _is_being_replaced(self, topic: str) -> bool:
         """Return whether a new send would wait for, or use, another client."""
@@ -414,18 +415,20 @@ class Sending:
             InvalidRecordKeyError: The topic is compacted and the key is missing.
         """
         if key is None:
-            refused = await self._key_error(topic, is_disguised=False)
-            if refused is not None:
-                raise refused
+            record_error = await self._key_error(topic, is_disguised=False)
+            if record_error is not None:
+                raise record_error
 
     def not_sent(self, error: Exception, topic: str) -> Exception:
         """Return the error of a dead letter that the client did not accept."""
-        return send_errors.letter_error(errors, error, topic, KafkaError, self.error_of)
+        return send_errors.make_letter_error(
+            errors, error, topic, KafkaError, self.error_of
+        )
 
     def error_of(self, error: KafkaError, topic: str) -> KafkaGuardError:
         """Return the error for a record that the client did not accept."""
         if isinstance(error, ProducerClosed):
-            return recast(send_errors.closed(errors, topic), ProducerClosed)
+            return recast(send_errors.make_closed(errors, topic), ProducerClosed)
         if self.shell.is_transactional:
             return self.transactions.error_of(error, topic)
         seconds = self.shell.traits.delivery_timeout
@@ -438,44 +441,46 @@ class Sending:
                 why = f"no broker has said in this time whether topic {topic} exists"
             return errors.make(
                 ClientNotConnectedError,
-                f"nothing was sent within {limit}: {why}",
+                f"nothing was sent within {limit}, because {why}",
                 verdict=classify(ClientNotConnectedError(), api="Produce"),
                 theirs=type(error),
                 original=error,
                 api="Produce",
                 topic=topic,
             )
-        known: dict[str, Any] = {}
+        details: dict[str, Any] = {}
         message = None
         if isinstance(error, KafkaTimeoutError):
             message = (
-                f"nothing was sent within {limit}: the client's buffer has no room, "
-                "because earlier batches of this partition have no answer yet"
+                f"nothing was sent within {limit}, because the client's buffer has no "
+                "room: earlier batches of this partition have no answer yet"
             )
-            known["verdict"] = classify(error, api="Produce", phase="enqueue")
+            details["verdict"] = classify(error, api="Produce", phase="enqueue")
         return errors.translate(
             error,
             message=message,
             context={"phase": "enqueue"},
             api="Produce",
             topic=topic,
-            **known,
+            **details,
         )
 
 
-def _given(**arguments: Any) -> dict[str, Any]:
+def _omit_none(**arguments: Any) -> dict[str, Any]:
     return {name: each for name, each in arguments.items() if each is not None}
 
 
 def topic_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
     """Return the topic of a call; an empty string if it is not known."""
-    given = (*kwargs.values(), *args) if "topic" not in kwargs else (kwargs["topic"],)
-    named = [each for each in (*args[:2], *given) if isinstance(each, str)]
-    return named[0] if named else ""
+    values = (*kwargs.values(), *args) if "topic" not in kwargs else (kwargs["topic"],)
+    names = (each for each in (*args[:2], *values) if isinstance(each, str))
+    return next(names, "")
 
 
-def _not_there(
-    topic: str, partition: Any, known: Collection[int] | None
+def _make_not_there(
+    topic: str, partition: Any, partitions: Collection[int] | None
 ) -> KafkaGuardError:
     """Make the error for a partition, in the class that aiokafka raises for it."""
-    return send_errors.not_there(errors, topic, partition, known, theirs=AssertionError)
+    return send_errors.make_not_there(
+        errors, topic, partition, partitions, theirs=AssertionError
+    )

@@ -204,7 +204,7 @@ class AIOKafkaShell(ReportingShell):
             if batch.is_on_its_way and self.death is not None and not expired(refusals):
                 self._unheard.append(batch)
             if batch.whole is not None:
-                batch.whole.left = sum(isinstance(r.token, Slot) for r in refusals)
+                batch.whole.unsettled = sum(isinstance(r.token, Slot) for r in refusals)
             self._facts.failed(batch, refusals)
         except Exception as error:  # noqa: BLE001 - the client's sender must not end
             why = "the guard could not process a failed batch; its records fail"
@@ -227,7 +227,7 @@ class AIOKafkaShell(ReportingShell):
         producer = batch.producer
         task = reading.sender_task(producer)
         if task is not None and task.done() and producer is self.producer:
-            self._has_ended(producer, task)
+            self._report_end(producer, task)
         if not reading.is_idempotent(producer) or not reading.is_numbered(batch.source):
             return
         is_odd = getattr(cause, "errno", None) in _NOT_FIXED_BY_REWIND
@@ -236,21 +236,21 @@ class AIOKafkaShell(ReportingShell):
         elif self.is_transactional:
             self.has_gap = True
         else:
-            self._has_died(producer, cause, batch.place)
+            self._report_death(producer, cause, batch.place)
 
     # --- the death of a producer ------------------------------------------------------
 
     def _sender_ended(self, producer: Any, task: asyncio.Task[None]) -> None:
         if producer is self.producer and not self._is_closed:
-            self._has_ended(producer, task)
+            self._report_end(producer, task)
 
-    def _has_ended(self, producer: Any, task: asyncio.Task[None]) -> None:
+    def _report_end(self, producer: Any, task: asyncio.Task[None]) -> None:
         cause = reading.why_ended(task)
         if cause is None:
             cause = KafkaError("its background task was cancelled")
-        self._has_died(producer, cause.__cause__ or cause)
+        self._report_death(producer, cause.__cause__ or cause)
 
-    def _has_died(
+    def _report_death(
         self, producer: Any, cause: BaseException, where: Place | None = None
     ) -> None:
         """Report that a producer is dead, once."""
@@ -264,7 +264,7 @@ class AIOKafkaShell(ReportingShell):
 
     def shut(self) -> None:
         """Accept no more records, and send nothing more."""
-        self.death = self.death or KafkaTimeoutError("it is stuck")
+        self.death = self.death or KafkaTimeoutError("the client is stuck")
         self._in_use(self.producer)
         moving.shut_intake(self.producer)
         moving.stop_sending(self.producer)
@@ -409,10 +409,10 @@ class AIOKafkaShell(ReportingShell):
         self._wholes[builder] = Whole(future)
         try:
             add = self._hooks[self.producer].add_batch
-            theirs = await add(builder, tp, within)
+            future = await add(builder, tp, within)
         finally:
             self._wholes.pop(builder, None)
-        theirs.add_done_callback(_silence)  # the application has the other future
+        future.add_done_callback(_silence)  # the application has the other future
         return future
 
     def send_now(self) -> None:
@@ -437,7 +437,7 @@ class AIOKafkaShell(ReportingShell):
         """Fail the unsent batches of the partition behind a failed batch."""
         for batch in list(self._open):
             if batch.place == behind.place and not reading.is_numbered(batch.source):
-                error = TakenBackError("it waited behind a batch that has failed")
+                error = TakenBackError("the batch waited behind one that has failed")
                 moving.fail_batch(batch.producer, batch.source, error)
 
     def fail_batch(self, batch: Batch) -> None:
@@ -468,8 +468,8 @@ class AIOKafkaShell(ReportingShell):
     def _settle_part(self, whole: Whole, record: Record) -> None:
         """Settle the application's own batch when all its records are settled."""
         whole.records.append(record)
-        whole.left -= 1
-        if whole.left or whole.future.done():
+        whole.unsettled -= 1
+        if whole.unsettled or whole.future.done():
             return
         outcomes = [each.outcome for each in whole.records if each.outcome]
         error = worst(o.error for o in outcomes if o.error is not None)

@@ -18,7 +18,7 @@ from aiokafka.errors import KafkaError
 from kafkaguard._delivery.table import TransactionEvent
 from kafkaguard._delivery.time_limit import TimeLimit
 from kafkaguard._delivery.transaction_calls import DONE, Answer, TransactionCalls
-from kafkaguard._delivery.transaction_words import (
+from kafkaguard._delivery.transaction_errors import (
     BEGIN,
     COMMIT,
     TransactionTraits,
@@ -126,7 +126,8 @@ class Transactions(TransactionsBase):
     async def _begin(self, _: Step) -> Answer:
         cause = self._cause()
         if self._shell.has_gap or cause is not None:
-            return Answer("dead", cause or KafkaError("it lacks sequence numbers"))
+            error = KafkaError("the producer lacks sequence numbers")
+            return Answer("dead", cause or error)
         await self._shell.producer.begin_transaction()
         return DONE
 

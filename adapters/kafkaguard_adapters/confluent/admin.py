@@ -31,9 +31,9 @@ class GuardedAdmin(ClusterCalls, QueuedStandIn, GuardedClient):
 
     def __getattr__(self, name: str) -> Any:
         """Delegate everything else to the client."""
-        found = super().__getattr__(name)
+        attribute = super().__getattr__(name)
         api = admin_calls.REQUESTS.get(name)
-        return found if api is None else self._judged(found, api)
+        return attribute if api is None else self._judged(attribute, api)
 
     def _judged(self, call: Callable[..., Any], api: str) -> Callable[..., Any]:
         @wraps(call)

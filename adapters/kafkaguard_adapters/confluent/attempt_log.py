@@ -122,9 +122,9 @@ class AttemptLog(ClientLog):
             self.is_heard = True
         elif facility == "GETPID":
             self._read_about_id(line)
-        elif facility in _OF_PARTITIONS and (found := _PLACE.search(line)):
+        elif facility in _OF_PARTITIONS and (match := _PLACE.search(line)):
             self._read_about_partition(
-                facility, (found["topic"], int(found["partition"])), found["text"]
+                facility, (match["topic"], int(match["partition"])), match["text"]
             )
 
     def _read_about_partition(

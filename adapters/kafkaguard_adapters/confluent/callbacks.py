@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import KafkaError
 
 from kafkaguard.errors import ClientStateError
-from kafkaguard_adapters.confluent.errors import errors
+from kafkaguard_adapters.confluent.errors import errors, inner_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,8 +41,8 @@ class ReportedError(KafkaError):  # type: ignore[misc]  # confluent-kafka has no
     """
 
     def __init__(self, error: KafkaGuardError) -> None:
-        told = error.args[0] if error.args else None
-        code = told.code() if isinstance(told, KafkaError) else error.code
+        inner = inner_error(error)
+        code = error.code if inner is None else inner.code()
         super().__init__(KafkaError._FAIL if code is None else code, str(error))  # noqa: SLF001 - a documented constant
         self.error = error
 

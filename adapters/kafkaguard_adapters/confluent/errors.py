@@ -43,25 +43,31 @@ class ConfluentErrors(ClientErrors):
 
     def class_for(self, code: int) -> type[BaseException]:  # noqa: ARG002 - see above
         """Return confluent-kafka's class for an error code."""
-        theirs: type[BaseException] = KafkaException
-        return theirs
+        their_class: type[BaseException] = KafkaException
+        return their_class
 
-    def translate(self, original: Any, **known: Any) -> KafkaGuardError:
+    def translate(self, original: Any, **details: Any) -> KafkaGuardError:
         """Turn a KafkaException, or a bare ``KafkaError``, into a ``KafkaGuardError``.
 
         Args:
             original: The exception, or the ``KafkaError`` of a delivery report or of
                 ``error_cb``, which becomes a KafkaException as well.
-            known: As for any client.
+            details: As for any client.
         """
-        is_raised = isinstance(original, BaseException) and original.args
-        inner = original.args[0] if is_raised else original
-        if isinstance(inner, KafkaError):
-            known.setdefault("broker_message", inner.str())
-        return super().translate(original, **known)
+        inner = inner_error(original)
+        if inner is not None:
+            details.setdefault("broker_message", inner.str())
+        return super().translate(original, **details)
 
     def _args(self, code: int | None, message: str | None) -> tuple[Any, ...]:
         return (KafkaError(KafkaError._FAIL if code is None else code, message),)  # noqa: SLF001 - a documented constant
+
+
+def inner_error(original: Any) -> KafkaError | None:
+    """Return the ``KafkaError`` of an exception, or a bare one; None: it has none."""
+    is_raised = isinstance(original, BaseException) and original.args
+    inner = original.args[0] if is_raised else original
+    return inner if isinstance(inner, KafkaError) else None
 
 
 errors = ConfluentErrors()

@@ -147,11 +147,11 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         """In a forked child: stop sending, and leave the parent's connections open."""
         for name in (*_OF_INSTANCE, *_OF_CLASS):
             self.__dict__[name] = partial(self._in_child, name)
-        return self._shell.leave()
+        return self._shell.leave_to_parent()
 
     def _in_child(self, name: str, *args: Any, **kwargs: Any) -> Any:
         """Do what a forked child must do first, then the call."""
-        self._forks.pass_by()
+        self._forks.ensure_client()
         return getattr(self, name)(*args, **kwargs)
 
     def can_begin_again(self) -> bool:
@@ -252,7 +252,7 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
     def _poll_slowly(self, timeout: float) -> int:
         """Poll while the guard polls too: call the queued callbacks here.
 
-        Inside a callback it does nothing: the poll that called the callback goes on
+        Inside a callback it does nothing: the poll that called the callback continues
         afterwards.
         """
         if self._callbacks.is_inside():
@@ -337,7 +337,7 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
     def __len__(self) -> int:
         """Count what is pending: in the client, to be sent again, queued callbacks."""
         return (
-            self._shell.waiting()
+            self._shell.count_pending()
             + self._driver.machine.failed_and_open()
             + len(self._callbacks)
         )
@@ -357,10 +357,12 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
     def _raise(self) -> None:
         """Raise an error for unseen failures, or for a callback that raised one."""
         if self._driver.has_unseen():
-            raise send_errors.delivery_failed(errors, self.report())
+            raise send_errors.make_delivery_failed(errors, self.report())
         raised = self._driver.take_callback_error()
         if raised is not None:
-            raise send_errors.callback_failed(errors, raised, self.report()) from raised
+            raise send_errors.make_callback_failed(
+                errors, raised, self.report()
+            ) from raised
 
     def purge(
         self, in_queue: bool = True, in_flight: bool = True, blocking: bool = True
@@ -492,7 +494,7 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         if self._is_closed or self._forks.is_forked:
             return True
         if self._callbacks.is_inside():
-            raise send_errors.waits_for_itself(errors, "close")
+            raise send_errors.make_waits_for_itself(errors, "close")
         self._is_closed = True
         deadline = time.monotonic() + (CLOSE_S if timeout is None else timeout)
         if not self._is_client_closed():
@@ -505,9 +507,7 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         self.close_view()
         self._callbacks.serve()
         if left_open is not None:
-            raise send_errors.transaction_left_open(
-                errors, self.report(), left_open.why
-            )
+            raise send_errors.make_left_open(errors, self.report(), left_open.why)
         self._raise()
         return True
 

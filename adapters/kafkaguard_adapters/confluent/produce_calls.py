@@ -65,8 +65,8 @@ def _traced(sending: Sending, wrapper: Callable[..., Any]) -> Callable[..., Any]
 class _Made:
     """A serialiser that returns bytes which were made before."""
 
-    def __init__(self, made: Any) -> None:
-        self._made = made
+    def __init__(self, serialized_key: Any) -> None:
+        self._made = serialized_key
 
     def serialize(self, *_: Any) -> Any:
         """Return the bytes."""
@@ -94,17 +94,17 @@ def _serializing(sending: Sending) -> Callable[..., None]:
         """
         client = sending.shell.client
         context = SerializationContext(topic, MessageField.KEY, headers)
-        made = _serialized(
+        serialized_key = _serialized(
             client._key_serializer,  # noqa: SLF001 - there is no public name
             KeySerializationError,
             key,
             context,
         )
-        if key is None and made is not None:
+        if key is None and serialized_key is not None:
             record = Arguments(
                 topic, value, None, partition, on_delivery, timestamp, headers
             )
-            if sending.refused_key(record, _Made(made)):
+            if sending.refuse_key(record, _Made(serialized_key)):
                 return
         context.field = MessageField.VALUE
         sending.produce(
@@ -115,7 +115,7 @@ def _serializing(sending: Sending) -> Callable[..., None]:
                 value,
                 context,
             ),
-            made,
+            serialized_key,
             partition,
             None,
             on_delivery,
@@ -163,19 +163,19 @@ def _own(sending: Sending, cls: type) -> Callable[..., Any]:
     def produce(*args: Any, **kwargs: Any) -> Any:
         client = sending.shell.client
         bound = signature.bind(client, *args, **kwargs)
-        given = dict(bound.arguments)
+        arguments = dict(bound.arguments)
         for parameter in parameters.values():
             if parameter.kind is parameter.VAR_KEYWORD:
-                given |= given.pop(parameter.name, {})
-        call = given.get("on_delivery") or given.get("callback")
+                arguments |= arguments.pop(parameter.name, {})
+        call = arguments.get("on_delivery") or arguments.get("callback")
         record = Arguments(
-            given["topic"],
-            given.get("value"),
-            given.get("key"),
-            given.get("partition", -1),
+            arguments["topic"],
+            arguments.get("value"),
+            arguments.get("key"),
+            arguments.get("partition", -1),
             call,
-            given.get("timestamp", 0),
-            given.get("headers"),
+            arguments.get("timestamp", 0),
+            arguments.get("headers"),
         )
 
         def hand_over(report: Any) -> Any:
@@ -187,6 +187,6 @@ def _own(sending: Sending, cls: type) -> Callable[..., Any]:
                 args, kwargs = bound.args, {**bound.kwargs, name: report}
             return client_produce(sending.shell.client, *args[1:], **kwargs)
 
-        return sending.produce_own(record, hand_over, has_key="key" in given)
+        return sending.produce_own(record, hand_over, has_key="key" in arguments)
 
     return produce

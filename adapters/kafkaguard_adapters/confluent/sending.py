@@ -89,7 +89,7 @@ class Sending:
         """
         shell, windows = self.shell, self.shell.windows
         checks = self._null_keys.is_on
-        refused, not_taken = self.refused_key, self._not_taken
+        refuse_key, handle_exception = self.refuse_key, self._handle_exception
         take_slot = self._take_slot
 
         def produce(
@@ -121,7 +121,7 @@ class Sending:
                 record = Arguments(
                     topic, value, key, partition, call, timestamp, headers
                 )
-                if refused(record):
+                if refuse_key(record):
                     return
             try:
                 key_hash, value_hash = hash(key), hash(value)
@@ -137,8 +137,8 @@ class Sending:
                 elif call is None:
                     on_delivery = window.on_delivery
                 else:
-                    known, on_delivery = window.chained
-                    if call is not known:
+                    last_call, on_delivery = window.chained
+                    if call is not last_call:
                         on_delivery = window.chain(call)
                 shell.produce(
                     topic, value, key, partition, on_delivery, None, timestamp, headers
@@ -148,7 +148,7 @@ class Sending:
                 record = Arguments(
                     topic, value, key, partition, call, timestamp, headers
                 )
-                not_taken(error, record)
+                handle_exception(error, record)
 
         produce.__qualname__ = produce.__name__  # which a TypeError shows
         return produce
@@ -167,7 +167,7 @@ class Sending:
             hand_over: Calls that method with the callback that it is given.
             has_key: Whether a key was given; it may be None.
         """
-        if has_key and record.key is None and self.refused_key(record):
+        if has_key and record.key is None and self.refuse_key(record):
             return None
         end = time.monotonic() + self._time_limit.seconds
         is_callback = get_ident() in self.shell.callbacks.polling  # must not poll again
@@ -216,7 +216,7 @@ class Sending:
 
     # --- records that the guard or the client refuses ---------------------------------
 
-    def refused_key(self, record: Arguments, serializer: Any = None) -> bool:
+    def refuse_key(self, record: Arguments, serializer: Any = None) -> bool:
         """Refuse a record without a key for a compacted topic.
 
         Returns:
@@ -231,7 +231,7 @@ class Sending:
         app_calls = self._driver.app_calls
         error = self._null_keys.error_of(app_calls, topic, key, headers, serializer)
         if error is not None:
-            self._refused(error, record)
+            self._refuse(error, record)
         return error is not None
 
     def check_letter(self, topic: str, key: bytes | None) -> None:
@@ -242,7 +242,7 @@ class Sending:
         """
         self._null_keys.check(topic, key)
 
-    def _refused(self, error: KafkaGuardError, record: Arguments) -> None:
+    def _refuse(self, error: KafkaGuardError, record: Arguments) -> None:
         """Handle a refused record as the policy says.
 
         Raises:
@@ -271,7 +271,7 @@ class Sending:
         token = self.shell.note_refused(record.call, message)
         self._driver.refused_at_once(token, place, raw, error)
 
-    def _not_taken(self, error: Exception, record: Arguments) -> None:
+    def _handle_exception(self, error: Exception, record: Arguments) -> None:
         """Handle what the client's ``produce`` has raised.
 
         Raises:
@@ -281,38 +281,44 @@ class Sending:
         if isinstance(error, BufferError):
             self._wait_for_room(error, record)
         elif isinstance(error, KafkaException):
-            self._refused_or_mended(error, record)
+            self._handle_kafka_exception(error, record)
         elif isinstance(error, RuntimeError):  # what a closed client raises
-            raise send_errors.closed(errors, record.topic) from error
+            raise send_errors.make_closed(errors, record.topic) from error
         else:
             raise error
 
-    def _refused_or_mended(self, error: KafkaException, record: Arguments) -> None:
+    def _handle_kafka_exception(self, error: KafkaException, record: Arguments) -> None:
         shell = self.shell
         if shell.report_if_dead(shell.client, error):
             if self._driver.is_held(record.topic) and not self._driver.is_own_thread():
-                self._again(record)
+                self._send_again(record)
                 return
-            raise self._dead(error, record.topic) from error
+            raise self._make_dead_error(error, record.topic) from error
         place: dict[str, Any] = {"topic": record.topic}
         if record.partition >= 0:
             place["partition"] = record.partition
         context: dict[str, Any] = {"phase": "enqueue", "idempotent": False}
         if shell.traits.transactional:
             context = {"transactional": True}
-        refused = self._transactions.error_of(error, record.topic)
-        if refused is None and says_unknown_partition(error):
-            refused = shell.missing_partition(error, record.topic, record.partition)
-            if refused is None:
-                self._again(record)
+        record_error = self._transactions.error_of(error, record.topic)
+        if record_error is None and says_unknown_partition(error):
+            record_error = shell.missing_partition(
+                error, record.topic, record.partition
+            )
+            if record_error is None:
+                self._send_again(record)
                 return
-        if refused is None:
-            refused = errors.translate(error, context=context, api="Produce", **place)
-        if refused.code == MESSAGE_TOO_LARGE and (raw := _bytes(refused, record)):
-            refused.summary = shell.describe_too_large(raw)
-        self._refused(refused, record)
+        if record_error is None:
+            record_error = errors.translate(
+                error, context=context, api="Produce", **place
+            )
+        if record_error.code == MESSAGE_TOO_LARGE and (
+            raw := _bytes(record_error, record)
+        ):
+            record_error.summary = shell.describe_too_large(raw)
+        self._refuse(record_error, record)
 
-    def _dead(self, error: KafkaException, topic: str) -> KafkaGuardError:
+    def _make_dead_error(self, error: KafkaException, topic: str) -> KafkaGuardError:
         """Return the error of a record that a dead client did not accept."""
         return (
             self._transactions.death_of(error, topic)
@@ -343,7 +349,7 @@ class Sending:
             except BufferError:
                 continue
             except Exception as failure:  # noqa: BLE001 - raised again, unless handled
-                self._not_taken(failure, record)
+                self._handle_exception(failure, record)
             return
         raise errors.make(
             ClientQueueFullError,
@@ -354,7 +360,7 @@ class Sending:
             topic=record.topic,
         ) from error
 
-    def _again(self, record: Arguments) -> None:
+    def _send_again(self, record: Arguments) -> None:
         """Send a record with the successor, once it is in use."""
         topic, value, key, partition, call, timestamp, headers = record
         self.produce(topic, value, key, partition, call, None, timestamp, headers)

@@ -22,13 +22,13 @@ from kafkaguard._delivery.judging import ends_all
 from kafkaguard._delivery.sizes import batch_size
 from kafkaguard.errors import ClientClosedError
 from kafkaguard_adapters.asking.cluster_view import explain
-from kafkaguard_adapters.confluent.errors import errors
+from kafkaguard_adapters.confluent.errors import errors, inner_error
 from kafkaguard_adapters.confluent.unsent import without_id
 from kafkaguard_adapters.confluent.windows import (
-    AgainTicket,
     ClientFacts,
     FailedReport,
     OwnTicket,
+    ResendTicket,
     Window,
     hashes,
 )
@@ -122,7 +122,7 @@ class ConfluentShell(ReportingShell):
         self._settings = settings
         self._view = view
         #: The open window of each topic, for records that are sent again.
-        self._again: dict[str, Window] = {}
+        self._resend_windows: dict[str, Window] = {}
         self._open: dict[Window, None] = {}
         #: Guards which windows are open, the poller and which producer is in use. It is
         #: entered again by ``close_window``, when a full window is followed by another.
@@ -176,11 +176,11 @@ class ConfluentShell(ReportingShell):
         A hold closes windows under the same lock, so no window can open after a hold.
         """
         with self._lock:
-            found = self.windows.get(topic)
-            if found is not None and not found.is_full:
-                return found
-            if found is not None:
-                self.close_window(found)
+            window = self.windows.get(topic)
+            if window is not None and not window.is_full:
+                return window
+            if window is not None:
+                self.close_window(window)
             if is_held(topic):
                 return None
             return self._begin(topic, self.windows)
@@ -196,7 +196,7 @@ class ConfluentShell(ReportingShell):
             self._next_token,
             self,
             self._suspects,
-            is_again=windows is self._again,
+            is_resend=windows is self._resend_windows,
             is_first=topic not in {each.place.topic for each in self.open_windows()},
         )
         self._next_token += capacity
@@ -208,7 +208,7 @@ class ConfluentShell(ReportingShell):
     def close_window(self, window: Window) -> None:
         """Close a window for new records; the window ends with its last report."""
         with self._lock:
-            for windows in (self.windows, self._again):
+            for windows in (self.windows, self._resend_windows):
                 if windows.get(window.place.topic) is window:
                     del windows[window.place.topic]
             was_open = window.close()
@@ -248,7 +248,7 @@ class ConfluentShell(ReportingShell):
             self._end(window)
             return
         refusals = self._reported_refusals(window)
-        self._facts.failed(window, self._looked_up(window.place.topic, refusals))
+        self._facts.failed(window, self._explain_refusals(window.place.topic, refusals))
         self._end(window)
 
     def _reported_refusals(self, window: Window) -> list[Refusal]:
@@ -256,7 +256,7 @@ class ConfluentShell(ReportingShell):
         if not window.failed_reports:
             return []
         window.due = window.oldest_produced_at + self.traits.delivery_timeout
-        refusals = window.refusals(self._known(window))
+        refusals = window.refusals(self._client_facts(window))
         for refusal in refusals:
             report = self._unsettled[refusal.token] = window.report_of(refusal.token)
             if (key := report.message.key()) is not None:
@@ -267,10 +267,10 @@ class ConfluentShell(ReportingShell):
         self._open.pop(window, None)
         window.free_reports()
 
-    def _known(self, window: Window) -> ClientFacts:
+    def _client_facts(self, window: Window) -> ClientFacts:
         self.hear_errors()  # the client tells its death before it purges its queue
-        login, told = self._refused_login
-        is_recent = told > window.oldest_produced_at - SUPPRESSED_S
+        login, reported_at = self._refused_login
+        is_recent = reported_at > window.oldest_produced_at - SUPPRESSED_S
         is_dying = self._is_dying or self.death is not None
         purged_at = -float("inf") if is_dying else self._purged_at
         if self.traits.transactional and not is_dying:
@@ -284,7 +284,7 @@ class ConfluentShell(ReportingShell):
             self._final_death,
         )
 
-    def arrived_again(self, token: int, message: Any) -> None:
+    def keep_resend_report(self, token: int, message: Any) -> None:
         """Keep the delivery report of a record that was sent again."""
         self._arrived[token] = message
 
@@ -302,7 +302,7 @@ class ConfluentShell(ReportingShell):
         if report is not None and report.call is not None and wants_callback:
             self.callbacks.put(report.call, outcome, message or report.message)
 
-    def leave(self) -> list[Any]:
+    def leave_to_parent(self) -> list[Any]:
         """In a forked child: stop using the client; return what must stay alive."""
         self.windows.clear()  # so that a send looks for a window, and finds none
         self._is_closed = True
@@ -316,21 +316,21 @@ class ConfluentShell(ReportingShell):
         self._unsettled[token] = FailedReport(None, message, call, None, _now(), 0.0)
         return token
 
-    def waiting(self) -> int:
+    def count_pending(self) -> int:
         """Count records that are pending in the client, or failed and not yet reported.
 
         Records that were sent again are not counted here: the machine counts them.
         """
-        windows, waiting = self.open_windows(), len(self.client)
+        windows, count = self.open_windows(), len(self.client)
         if self._attempts is not None:  # it also counts lines of its log
             unreported = sum(window.unreported_count for window in windows)
-            waiting = min(waiting, unreported)
+            count = min(count, unreported)
         for window in windows:
-            if window.is_again:
-                waiting -= window.unreported_count
+            if window.is_resend:
+                count -= window.unreported_count
             else:
-                waiting += len(window.failed_reports)
-        return max(0, waiting)
+                count += len(window.failed_reports)
+        return max(0, count)
 
     def _has_failed_reports(self) -> bool:
         return any(window.failed_reports for window in self.open_windows())
@@ -352,14 +352,14 @@ class ConfluentShell(ReportingShell):
 
     def _poll(self) -> None:
         with self.callbacks.diverted():
-            while self._goes_on():
+            while self._must_poll():
                 try:
                     self.serve(POLL_S)
                 except Exception as error:  # noqa: BLE001 - this thread must go on to get reports
                     self._facts.fault("the client could not be polled", error)
                     time.sleep(POLL_S)
 
-    def _goes_on(self) -> bool:
+    def _must_poll(self) -> bool:
         with self._lock:
             # Read without the driver's lock, which may wait for this one: these are
             # truth values, and a new trouble starts a poller again.
@@ -379,7 +379,7 @@ class ConfluentShell(ReportingShell):
         because nothing lingered, the guard would not know that the record is to blame.
         """
         start = _now()
-        if not self._served(lambda client: self.flush(client, seconds)):
+        if not self._serve_client(lambda client: self.flush(client, seconds)):
             time.sleep(max(0.0, start + seconds - _now()))
 
     def flush(self, client: Any, seconds: float) -> int:
@@ -388,7 +388,7 @@ class ConfluentShell(ReportingShell):
         While records are given to the client again, it is only polled: see ``serve``.
         """
         with self._lock:
-            is_sending = bool(self._again)
+            is_sending = bool(self._resend_windows)
             self._flushes += not is_sending
         if is_sending:
             client.poll(seconds)
@@ -427,10 +427,10 @@ class ConfluentShell(ReportingShell):
     def serve_for_room(self, seconds: float) -> None:
         """Serve reports once, to make room in the client's queue."""
         with self.callbacks.diverted():
-            self._served(lambda client: client.poll(seconds))
+            self._serve_client(lambda client: client.poll(seconds))
             self.hear_errors()
 
-    def _served(self, serve: Callable[[Any], int]) -> int:
+    def _serve_client(self, serve: Callable[[Any], int]) -> int:
         """Serve reports; return the client's result, or 0 if the call fails."""
         client = self.client
         try:
@@ -446,14 +446,14 @@ class ConfluentShell(ReportingShell):
 
     def report_if_dead(self, client: Any, error: KafkaException) -> bool:
         """Return whether an exception means that a producer is dead; report a death."""
-        said = error.args[0] if error.args else None
-        is_dead = isinstance(said, KafkaError) and (
-            said.fatal() or said.code() in (KafkaError._FATAL, KafkaError._FENCED)  # noqa: SLF001 - documented constants
+        inner = inner_error(error)
+        is_dead = inner is not None and (
+            inner.fatal() or inner.code() in (KafkaError._FATAL, KafkaError._FENCED)  # noqa: SLF001 - documented constants
         )
         if is_dead and client is self.client:
             self.death = self.death or error
             if self._final_death is None:
-                self.has_died(errors.translate(self.death, api="Produce"))
+                self.report_death(errors.translate(self.death, api="Produce"))
         return is_dead
 
     @property
@@ -482,7 +482,7 @@ class ConfluentShell(ReportingShell):
             return without_id(death.args[0], topic)
         return errors.translate(death, api="Produce", topic=topic)
 
-    def has_died(self, cause: BaseException) -> None:
+    def report_death(self, cause: BaseException) -> None:
         """Report that the client is dead, and poll for its last reports."""
         self._facts.died(cause, None)
         self.poll_while_troubled()
@@ -529,7 +529,7 @@ class ConfluentShell(ReportingShell):
         """Stop the client; its pending records fail."""
         self._is_dying = True
         self._close_windows()
-        for window in list(self._again.values()):
+        for window in list(self._resend_windows.values()):
             self.close_window(window)
         end = _now() + STOP_S
         while self._open and _now() < end:
@@ -560,7 +560,7 @@ class ConfluentShell(ReportingShell):
 
     def serve_all(self, until: float) -> None:
         """Serve reports until no record is pending, or until monotonic seconds."""
-        self._serve_until(lambda: not self.waiting(), until)
+        self._serve_until(lambda: not self.count_pending(), until)
 
     def serve_transaction(self, until: float) -> None:
         """Serve reports until no record is pending, or until monotonic seconds.
@@ -570,7 +570,7 @@ class ConfluentShell(ReportingShell):
         """
         self._close_windows()  # the delivered records are counted when they end
         self._serve_until(
-            lambda: not self.waiting() or self._has_failed_reports(), until
+            lambda: not self.count_pending() or self._has_failed_reports(), until
         )
         if self._has_failed_reports():
             self.client.purge(in_queue=True, in_flight=False)
@@ -638,13 +638,13 @@ class ConfluentShell(ReportingShell):
         if record.is_letter:
             self._letters.check_letter(topic, raw.key)
         with self._lock:
-            if topic not in self._again:
-                self._again_window(topic)  # so no flush begins from now on
+            if topic not in self._resend_windows:
+                self._resend_window(topic)  # so no flush begins from now on
                 self._flushed.wait_for(lambda: not self._flushes, CALM_S)
-            window = self._again_window(topic)
+            window = self._resend_window(topic)
             index = next(window.slots)
         window.mark(index, raw.key, raw.value)
-        ticket = AgainTicket(window, index, None, raw.headers, raw.timestamp_ms or 0)
+        ticket = ResendTicket(window, index, None, raw.headers, raw.timestamp_ms or 0)
         if self._attempts is not None:
             self._attempts.hear()  # so that older lines are not about this record
         try:
@@ -654,16 +654,16 @@ class ConfluentShell(ReportingShell):
             raise
         return window.first_token + index
 
-    def _again_window(self, topic: str) -> Window:
+    def _resend_window(self, topic: str) -> Window:
         """Return the open window for records that are sent again, or open one."""
-        window = self._again.get(topic)
+        window = self._resend_windows.get(topic)
         if window is None or window.is_full:
             if window is not None:
                 self.close_window(window)
-            window = self._begin(topic, self._again)
+            window = self._begin(topic, self._resend_windows)
         return window
 
-    def _hand_over(self, record: Record, ticket: AgainTicket, deadline: float) -> None:
+    def _hand_over(self, record: Record, ticket: ResendTicket, deadline: float) -> None:
         topic, partition = record.place
         raw, client = record.raw, self.client
         assert raw is not None
@@ -689,12 +689,11 @@ class ConfluentShell(ReportingShell):
                 time.sleep(POLL_S)  # the guard polls meanwhile
             except KafkaException as error:
                 self.report_if_dead(client, error)
-                missing = None
-                if says_unknown_partition(error):
-                    missing = self.missing_partition(error, *record.place)
-                if missing is None:
-                    missing = errors.translate(error, api="Produce", topic=topic)
-                raise missing from error
+                if says_unknown_partition(error) and (
+                    missing := self.missing_partition(error, *record.place)
+                ):
+                    raise missing from error
+                raise errors.translate(error, api="Produce", topic=topic) from error
             else:
                 return
 
@@ -714,12 +713,12 @@ class ConfluentShell(ReportingShell):
         The client is called in another thread: this one may be inside a callback of the
         client, and such a call in there would abort the process.
         """
-        found: list[Collection[int]] = []
+        partitions: list[Collection[int]] = []
 
         def ask(client: Any) -> None:
             with suppress(KafkaException, RuntimeError):  # RuntimeError: it is closed
                 topics = client.list_topics(topic, timeout=ASK_S).topics
-                found.append(topics[topic].partitions)
+                partitions.append(topics[topic].partitions)
 
         thread = threading.Thread(
             target=ask, args=(self.client,), name="kafkaguard-ask", daemon=True
@@ -727,13 +726,13 @@ class ConfluentShell(ReportingShell):
         with suppress(RuntimeError):  # no thread can start while Python exits
             thread.start()
             thread.join()
-        return next(iter(found), None) or None
+        return next(iter(partitions), None) or None
 
-    def explained(self, error: KafkaGuardError) -> KafkaGuardError:
+    def explain_error(self, error: KafkaGuardError) -> KafkaGuardError:
         """Return why the client could not connect: the wrong setting, or the error."""
         return run(explain(error, self._view.settings, self._view.make))
 
-    def _looked_up(self, topic: str, refusals: list[Refusal]) -> list[Refusal]:
+    def _explain_refusals(self, topic: str, refusals: list[Refusal]) -> list[Refusal]:
         """Return the refusals, after look-ups of what their reports do not say."""
         if any(map(_is_unexplained, refusals)):
             cause = run(self._view.find_wrong_setting())
@@ -744,11 +743,12 @@ class ConfluentShell(ReportingShell):
                 ]
         if not any(says_unknown_partition(each.cause) for each in refusals):
             return refusals
-        known = self._partitions(topic)
+        partitions = self._partitions(topic)
         return [
             replace(
                 each,
-                cause=_missing(each.cause, topic, each.partition, known) or each.cause,
+                cause=_missing(each.cause, topic, each.partition, partitions)
+                or each.cause,
             )
             if says_unknown_partition(each.cause)
             else each
@@ -757,7 +757,7 @@ class ConfluentShell(ReportingShell):
 
     def send_now(self) -> None:
         """Close the windows of records that are sent again, so that serving flushes."""
-        for window in list(self._again.values()):
+        for window in list(self._resend_windows.values()):
             self.close_window(window)
         self.poll_while_troubled()
 
@@ -829,26 +829,28 @@ class ConfluentShell(ReportingShell):
 
 def says_unknown_partition(error: KafkaException) -> bool:
     """Return whether a client does not know the partition of a record."""
-    said = error.args[0] if error.args else None
-    return isinstance(said, KafkaError) and said.code() == _UNKNOWN_PARTITION
+    inner = inner_error(error)
+    return inner is not None and inner.code() == _UNKNOWN_PARTITION
 
 
 def _is_unexplained(refusal: Refusal) -> bool:
     """Return whether a record never left a client that does not say why."""
-    said = refusal.cause.args[0]
-    return refusal.sent == "never" and said.code() == KafkaError._MSG_TIMED_OUT  # noqa: SLF001 - a documented constant
+    code = refusal.cause.args[0].code()
+    return refusal.sent == "never" and code == KafkaError._MSG_TIMED_OUT  # noqa: SLF001 - a documented constant
 
 
 def _missing(
     error: KafkaException,
     topic: str,
     partition: int | None,
-    known: Collection[int] | None,
+    partitions: Collection[int] | None,
 ) -> KafkaGuardError | None:
     """Return the error of a record for a partition; None: the topic has it."""
-    if known is not None and partition in known:
+    if partitions is not None and partition in partitions:
         return None
-    return send_errors.not_there(errors, topic, partition, known, theirs=error)
+    return send_errors.make_not_there(
+        errors, topic, partition, partitions, theirs=error
+    )
 
 
 def produce_of(client: Any) -> Callable[..., None]:

@@ -20,14 +20,14 @@ from kafkaguard._delivery.transaction_calls import (
     Step,
     TransactionCalls,
 )
-from kafkaguard._delivery.transaction_words import (
+from kafkaguard._delivery.transaction_errors import (
     BEGIN,
     OFFSETS,
     Call,
     TransactionTraits,
 )
 from kafkaguard.errors import KafkaGuardError
-from kafkaguard_adapters.confluent.errors import errors
+from kafkaguard_adapters.confluent.errors import errors, inner_error
 from kafkaguard_adapters.producing.transactions import ThreadTransactions, left
 
 if TYPE_CHECKING:
@@ -84,7 +84,7 @@ class Transactions(ThreadTransactions):
     def _not_transactional(self, call: Call) -> KafkaGuardError:
         """Return what the client says about it; it may also be closed."""
         answer: Answer = self._make(Step("begin", 0.0))
-        return self._calls.words.judged(answer.cause, call)
+        return self._calls.errors.make_judged(answer.cause, call)
 
     def add_offsets(
         self, offsets: Any, group: Any, timeout: float | None = None
@@ -109,12 +109,12 @@ class Transactions(ThreadTransactions):
         try:
             super().init(timeout)
         except KafkaGuardError as error:
-            raise self._shell.explained(error) from error.__cause__
+            raise self._shell.explain_error(error) from error.__cause__
 
     def error_of(self, error: KafkaException, topic: str) -> KafkaGuardError | None:
         """Return the error for a record outside a sound transaction; None: it is in."""
-        said = error.args[0] if error.args else None
-        if not isinstance(said, KafkaError) or said.code() != KafkaError._STATE:  # noqa: SLF001 - a documented constant
+        inner = inner_error(error)
+        if inner is None or inner.code() != KafkaError._STATE:  # noqa: SLF001 - a documented constant
             return None
         answer = Answer("failed", self._shell.death or error)
         return self.send_error(error, topic, answer)
@@ -141,14 +141,14 @@ class Transactions(ThreadTransactions):
         return answer
 
     def _failed(self, error: Exception) -> Answer:
-        said: Any = error.args[0] if error.args else None
-        if not isinstance(said, KafkaError):
+        inner = inner_error(error)
+        if inner is None:
             return Answer("failed", error)
-        if said.code() in _OUT_OF_ORDER and not said.fatal():
+        if inner.code() in _OUT_OF_ORDER and not inner.fatal():
             return Answer("order", error)
-        if said.retriable():
+        if inner.retriable():
             return Answer("late", error)
-        return Answer("dead" if said.fatal() else "failed", error)
+        return Answer("dead" if inner.fatal() else "failed", error)
 
     def _init(self, step: Step) -> Answer:
         self._shell.client.init_transactions(left(step))
@@ -165,7 +165,9 @@ class Transactions(ThreadTransactions):
     def _await_records(self, step: Step) -> Answer:
         self._shell.serve_transaction(step.until)
         is_judging = self._driver.machine.is_troubled
-        if self._shell.waiting() or (is_judging and self._driver.wait(step.until)):
+        if self._shell.count_pending() or (
+            is_judging and self._driver.wait(step.until)
+        ):
             return Answer("late")
         return self._look(step)
 

@@ -63,7 +63,7 @@ class Listener(Protocol):
     def all_reported(self, window: Window) -> None:
         """Handle a closed window whose records have all been reported."""
 
-    def arrived_again(self, token: int, message: Any) -> None:
+    def keep_resend_report(self, token: int, message: Any) -> None:
         """Keep the delivery report of a record that was sent again."""
 
     def message_of(self, token: int) -> Any:
@@ -151,7 +151,7 @@ class Window(Batch):
         first_token: The token of the first record; the others have the next numbers.
         listener: Receives what happens to the records.
         suspects: The keys of failed records, by hash.
-        is_again: Whether the records are sent again, or are dead letters.
+        is_resend: Whether the records are sent again, or are dead letters.
         is_first: Whether no other window of the topic was open when this one began.
 
     Attributes:
@@ -176,7 +176,7 @@ class Window(Batch):
         "chained",
         "failed_reports",
         "first_token",
-        "is_again",
+        "is_resend",
         "key_hashes",
         "listener",
         "on_delivery",
@@ -193,7 +193,7 @@ class Window(Batch):
         listener: Listener,
         suspects: Mapping[int, bytes],
         *,
-        is_again: bool = False,
+        is_resend: bool = False,
         is_first: bool = False,
     ) -> None:
         super().__init__(Place(topic), position, _FOREVER)
@@ -202,7 +202,7 @@ class Window(Batch):
         self.value_hashes = array("q", bytes(8 * capacity))
         self.failed_reports: list[FailedReport] = []
         self.first_token = first_token
-        self.is_again = is_again
+        self.is_resend = is_resend
         self._is_first = is_first
         self._capacity = capacity
         self.listener = listener
@@ -385,11 +385,11 @@ class Window(Batch):
             raws[index] = _raw_of(report)
         return raws
 
-    def refusals(self, known: ClientFacts) -> list[Refusal]:
+    def refusals(self, client_facts: ClientFacts) -> list[Refusal]:
         """Return why each failed record has failed."""
         self._report_at = dict(self._with_index())
         return [
-            _refusal(self.first_token + index, index, report, known)
+            _refusal(self.first_token + index, index, report, client_facts)
             for index, report in self._report_at.items()
         ]
 
@@ -399,7 +399,6 @@ class Window(Batch):
         The guard cannot know which records these are, so none of them is sent again.
         Those of :meth:`refusals`, which comes first, are left out.
         """
-        missing = self.unreported_count
         error = KafkaException(KafkaError(_PURGED_IN_FLIGHT))
         indexes = [
             index
@@ -408,7 +407,7 @@ class Window(Batch):
         ]
         return [
             Refusal(self.first_token + index, index, error, "client", "maybe")
-            for index in indexes[len(indexes) - missing :]
+            for index in indexes[len(indexes) - self.unreported_count :]
         ]
 
     def report_of(self, token: Any) -> FailedReport:
@@ -421,10 +420,12 @@ class Window(Batch):
         If records have the same key and value, the last of them counts as failed, so
         that the newest record is never lost.
         """
-        known = {f.ticket.index for f in self.failed_reports if f.ticket is not None}
+        with_ticket = {
+            f.ticket.index for f in self.failed_reports if f.ticket is not None
+        }
         indexes: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
         for index in range(self._taken):
-            if index not in known and index not in self._voids:
+            if index not in with_ticket and index not in self._voids:
                 marks = self.key_hashes[index], self.value_hashes[index]
                 indexes[marks].append(index)
         for report in self.failed_reports:
@@ -477,7 +478,7 @@ class Ticket:
             listener.callbacks.call(self.call, None, message)
 
 
-class AgainTicket(Ticket):
+class ResendTicket(Ticket):
     """The delivery callback of a record that is sent again, or of a dead letter."""
 
     __slots__ = ()
@@ -485,7 +486,7 @@ class AgainTicket(Ticket):
     def arrived(self, message: Any) -> None:
         """Pass on that the record was delivered; the machine settles it."""
         window = self.window
-        window.listener.arrived_again(window.first_token + self.index, message)
+        window.listener.keep_resend_report(window.first_token + self.index, message)
 
 
 class OwnTicket(Ticket):
@@ -531,26 +532,26 @@ def plain_headers(headers: Any) -> list[tuple[str, bytes | None]]:
 
 
 def _refusal(
-    token: int, index: int, report: FailedReport, known: ClientFacts
+    token: int, index: int, report: FailedReport, client_facts: ClientFacts
 ) -> Refusal:
     code, message = report.error.code(), report.message
     partition = message.partition()
     if report.error is _NO_ANSWER:
         error, facts = report.error, _dropped("record", is_sent=True)
     elif code == _TIMED_OUT:
-        error, facts = _timed_out(report, known)
+        error, facts = _timed_out(report, client_facts)
     elif code in (_PURGED, _PURGED_IN_FLIGHT):
-        error, facts = _purged(report, known)
+        error, facts = _purged(report, client_facts)
     elif code == _DROPPED:
         error = _doubtful("the client dropped it with its partition, which is gone")
-        facts = _dropped("client" if known.is_dying else "record", is_sent=True)
+        facts = _dropped("client" if client_facts.is_dying else "record", is_sent=True)
     elif code in _UNKNOWN or partition is None:
-        is_sent = known.may_be_sent_before(report)
+        is_sent = client_facts.may_be_sent_before(report)
         error = _doubtful("its partition is gone") if is_sent else report.error
         facts = _dropped("record", is_sent=is_sent)
     else:
         error, facts = report.error, {"blame": "unknown", "sent": "answered"}
-        facts["was_unanswered"] = known.may_be_sent_before(report)
+        facts["was_unanswered"] = client_facts.may_be_sent_before(report)
     return Refusal(
         token,
         index,
@@ -561,15 +562,17 @@ def _refusal(
     )
 
 
-def _timed_out(report: FailedReport, known: ClientFacts) -> tuple[Any, dict[str, Any]]:
+def _timed_out(
+    report: FailedReport, client_facts: ClientFacts
+) -> tuple[Any, dict[str, Any]]:
     """Return why the client let a record expire, and what is known about that."""
-    message, refused_id = report.message, known.refused_id
+    message, refused_id = report.message, client_facts.refused_id
     partition = message.partition()
     # A record without a partition waited for metadata of its topic.
-    is_sent = partition is not None and not known.is_without_id
+    is_sent = partition is not None and not client_facts.is_without_id
     facts = _dropped("client", is_sent=is_sent) | {"expired": True}
-    if partition is None and known.refused_login is not None:
-        return known.refused_login, facts
+    if partition is None and client_facts.refused_login is not None:
+        return client_facts.refused_login, facts
     if refused_id is None:
         return report.error, facts
     if not id_is_refused(refused_id):
@@ -578,11 +581,15 @@ def _timed_out(report: FailedReport, known: ClientFacts) -> tuple[Any, dict[str,
     return error, _dropped("record", is_sent=False)
 
 
-def _purged(report: FailedReport, known: ClientFacts) -> tuple[Any, dict[str, Any]]:
+def _purged(
+    report: FailedReport, client_facts: ClientFacts
+) -> tuple[Any, dict[str, Any]]:
     """Return why the client dropped a record, and what is known about that."""
-    error, message, death = report.error, report.message, known.death
-    blame = "record" if report.produced_at <= known.purged_at else "client"
-    is_sent = error.code() == _PURGED_IN_FLIGHT or known.may_be_sent_before(report)
+    error, message, death = report.error, report.message, client_facts.death
+    blame = "record" if report.produced_at <= client_facts.purged_at else "client"
+    is_sent = error.code() == _PURGED_IN_FLIGHT or client_facts.may_be_sent_before(
+        report
+    )
     facts = _dropped(blame, is_sent=is_sent)
     if is_sent:
         if error.code() == _PURGED:
@@ -590,9 +597,9 @@ def _purged(report: FailedReport, known: ClientFacts) -> tuple[Any, dict[str, An
         return error, facts
     if blame == "record" or death is None:
         return error, facts
-    if known.refused_id is None:
+    if client_facts.refused_id is None:
         return death.args[0], facts
-    error = without_id(known.refused_id, message.topic(), message.partition())
+    error = without_id(client_facts.refused_id, message.topic(), message.partition())
     return error, _dropped("record", is_sent=False)
 
 

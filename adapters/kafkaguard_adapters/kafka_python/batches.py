@@ -137,7 +137,7 @@ class SourceBatch(Batch):
             error_at: Returns the exception of a record, by its index.
         """
         return [
-            self._answered(index, inner, error_at(index + self.before), error_at)
+            self._make_answered(index, inner, error_at(index + self.before), error_at)
             for index, inner in enumerate(self.tokens())
         ]
 
@@ -145,13 +145,13 @@ class SourceBatch(Batch):
         if isinstance(cause, KafkaTimeoutError):
             no = self._no
             if no is None or self._may_have_left():
-                return self._unanswered(index, inner, cause, expired=True)
-            return self._answered(index, inner, no, lambda _: no)
+                return self._make_unanswered(index, inner, cause, expired=True)
+            return self._make_answered(index, inner, no, lambda _: no)
         if reading.was_given_up(self.result):
-            return self._unanswered(index, inner, cause)
-        return self._answered(index, inner, cause, self.result.value[2])
+            return self._make_unanswered(index, inner, cause)
+        return self._make_answered(index, inner, cause, self.result.value[2])
 
-    def _unanswered(
+    def _make_unanswered(
         self, index: int, inner: Any, cause: BaseException, *, expired: bool = False
     ) -> Refusal:
         return Refusal(
@@ -172,7 +172,7 @@ class SourceBatch(Batch):
         is_unwritten = reading.drained_at(self.source) == self._unwritten_at
         return reading.was_sent(self.source) and not is_unwritten
 
-    def _answered(
+    def _make_answered(
         self,
         index: int,
         inner: Any,
@@ -260,14 +260,15 @@ def reason_of(error: BaseException, producer: Any) -> BaseException:
     refusal = reading.refusal_of_id(error)
     if refusal is None or ends_all(refusal) or reading.has_id(producer):
         return reading.unwrapped(error)
-    made = errors.make(
+    id_error = errors.make(
         ClientConfigurationError,
-        f"the brokers gave the producer no id (InitProducerId: {_name(refusal)}): set "
-        "enable_idempotence=False, or use brokers that give one; nothing was sent",
+        f"the brokers gave the producer no id (InitProducerId: {_name(refusal)}), and "
+        "an idempotent producer needs one; nothing was sent. Set "
+        "enable_idempotence=False, or connect to brokers that support InitProducerId",
         verdict=NO_PRODUCER_ID,
     )
-    made.__cause__ = error
-    return made
+    id_error.__cause__ = error
+    return id_error
 
 
 def _name(refusal: BaseException) -> str:

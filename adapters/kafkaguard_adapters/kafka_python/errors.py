@@ -39,14 +39,14 @@ class KafkaPythonErrors(ClientErrors):
         kafka-python itself would make a new class at each call, which no other process
         can import.
         """
-        known: type[BaseException] = kafka_errors.kafka_errors.get(
+        their_class: type[BaseException] = kafka_errors.kafka_errors.get(
             code, kafka_errors.UnknownError
         )
-        return known
+        return their_class
 
-    def translate(self, original: Any, **known: Any) -> KafkaGuardError:
+    def translate(self, original: Any, **details: Any) -> KafkaGuardError:
         """Convert an exception of kafka-python to an error of both classes."""
-        error = super().translate(original, **known)
+        error = super().translate(original, **details)
         if error.summary is None and original.args in ((), (None,)):
             # Else the text would be "MessageSizeTooLargeError: None".
             error.summary = _sentence(original)

@@ -11,7 +11,7 @@ from kafka.errors import KafkaTimeoutError
 
 from kafkaguard._delivery.records import Record
 from kafkaguard._delivery.report import ForkedProducerError
-from kafkaguard._verdicts.bare_errors import met
+from kafkaguard._verdicts.bare_errors import current_error
 from kafkaguard_adapters.kafka_python._private import reading
 from kafkaguard_adapters.kafka_python.errors import errors
 from kafkaguard_adapters.producing.forks import KNOWN_TO_PARENT
@@ -57,7 +57,7 @@ class GuardedFuture:
         """Show the state, never the record."""
         state = "pending"
         if self.is_done:
-            state = "failed" if self._error() else "delivered"
+            state = "failed" if self._find_error(is_seen=False) else "delivered"
         return f"<GuardedFuture {state}>"
 
     @property
@@ -84,19 +84,19 @@ class GuardedFuture:
     @property
     def exception(self) -> BaseException | None:
         """The error of a record that has finally failed, else None."""
-        return self._seen_error()
+        return self._find_error()
 
     def succeeded(self) -> bool:
         """Return whether the record was delivered."""
-        return self.is_done and self._seen_error() is None
+        return self.is_done and self._find_error() is None
 
     def failed(self) -> bool:
         """Return whether the record has finally failed."""
-        return self._seen_error() is not None
+        return self._find_error() is not None
 
     def retriable(self) -> bool:
         """Return whether the record has failed and may be sent again unchanged."""
-        error = self._seen_error()
+        error = self._find_error()
         return error is not None and error.verdict.retriable
 
     def success(self, value: Any) -> GuardedFuture:
@@ -126,20 +126,22 @@ class GuardedFuture:
                 timeout. The error also has kafka-python's class.
         """
         if self._driver.is_inherited and not self.is_done:
-            raise self._not_known_here()
+            raise self._make_not_known_here()
         deadline = None if timeout is None else time.monotonic() + timeout
         while (record := self._record()) is None:
-            left = None if deadline is None else max(0.0, deadline - time.monotonic())
+            seconds = (
+                None if deadline is None else max(0.0, deadline - time.monotonic())
+            )
             try:
-                return self._inner.get(left)
+                return self._inner.get(seconds)
             except Exception as error:
                 if not self._inner.failed():
-                    raise self._still_open(error, timeout) from error
-        left = None if deadline is None else max(0.0, deadline - time.monotonic())
+                    raise self._make_still_open(error, timeout) from error
+        seconds = None if deadline is None else max(0.0, deadline - time.monotonic())
         is_open = record.outcome is None  # if not, the driver's lock is not needed
-        if is_open and not self._driver.wait_until_settled(record, left):
-            raise self._still_open(KafkaTimeoutError(), timeout)
-        failure = self._seen_error()
+        if is_open and not self._driver.wait_until_settled(record, seconds):
+            raise self._make_still_open(KafkaTimeoutError(), timeout)
+        failure = self._find_error()
         if failure is not None:
             raise failure
         return self.value
@@ -166,7 +168,7 @@ class GuardedFuture:
         """Wait within kafka-python's own event loop."""
         if not self.is_done:
             yield self
-        error = self._seen_error()
+        error = self._find_error()
         if error is not None:
             raise error
         return self.value
@@ -194,15 +196,15 @@ class GuardedFuture:
 
     def _run(self, f: Callable[[Any], Any], *, on_success: bool) -> None:
         """Call the application's function, if it is for this kind of outcome."""
-        error = self._error()
+        error = self._find_error(is_seen=False)
         if on_success != (error is None):
             return
         try:
-            f(self.value if error is None else self._seen_error())
+            f(self.value if error is None else self._find_error())
         except BaseException as raised:  # noqa: BLE001 - must not end the guard's thread
             self._driver.callback_raised(raised)
         except:  # noqa: E722 - confluent-kafka's KafkaError is not a BaseException
-            self._driver.callback_raised(met())
+            self._driver.callback_raised(current_error())
 
     def _record(self) -> Record | None:
         """Return the guard's record; None while the client's future has not failed."""
@@ -213,21 +215,16 @@ class GuardedFuture:
             record = record_of(inner)
         return record
 
-    def _error(self) -> KafkaGuardError | None:
-        record = self._record()
-        if record is None or record.outcome is None:
-            return None
-        return record.outcome.error
-
-    def _seen_error(self) -> KafkaGuardError | None:
+    def _find_error(self, *, is_seen: bool = True) -> KafkaGuardError | None:
         """Return the error, and mark it as seen by the application."""
         record = self._record()
         if record is None or record.outcome is None:
             return None
-        record.outcome.seen = True
+        if is_seen:
+            record.outcome.seen = True
         return record.outcome.error
 
-    def _not_known_here(self) -> Exception:
+    def _make_not_known_here(self) -> Exception:
         topic, partition = reading.result_of(self._inner).topic_partition
         return errors.make(
             ForkedProducerError,
@@ -239,7 +236,7 @@ class GuardedFuture:
             verdict=KNOWN_TO_PARENT,
         )
 
-    def _still_open(self, original: Exception, timeout: float | None) -> Exception:
+    def _make_still_open(self, original: Exception, timeout: float | None) -> Exception:
         topic, partition = reading.result_of(self._inner).topic_partition
         return errors.translate(
             original,

@@ -75,7 +75,7 @@ class GuardedProducer(ClusterCalls, GuardedClient):
 
     def __init__(self, producer: Any, wish: Wish) -> None:
         if reading.is_guarded(producer):
-            raise send_errors.guarded_already(producer)
+            raise send_errors.make_guarded_already(producer)
         if producer.config["transactional_id"]:
             check_transactional(wish.policy, errors)
         self._builder = Builder(wish, producer, settings_of(producer), errors.make)
@@ -147,9 +147,9 @@ class GuardedProducer(ClusterCalls, GuardedClient):
             ValueError: ``timeout`` is negative.
         """
         send_errors.check_timeout("flush", timeout)
-        self._forks.pass_by()
+        self._forks.ensure_client()
         if reading.is_sender_thread(self._shell.producer):
-            raise send_errors.waits_for_itself(errors, "flush")
+            raise send_errors.make_waits_for_itself(errors, "flush")
         if timeout is None:
             timeout = self._driver.machine.longest_s + FLUSH_MARGIN_S
         until = time.monotonic() + min(timeout, TIMEOUT_MAX)
@@ -183,21 +183,19 @@ class GuardedProducer(ClusterCalls, GuardedClient):
         if self._forks.is_forked:
             return DeliveryReport()
         if reading.is_sender_thread(self._shell.producer):
-            raise send_errors.waits_for_itself(errors, "close")
+            raise send_errors.make_waits_for_itself(errors, "close")
         limit = CLOSE_S if timeout is None else min(timeout, TIMEOUT_MAX)
         deadline = time.monotonic() + limit
         self._driver.wait(deadline)
         self._shell.stop_replacing()
         self._driver.stop()
-        left = max(STOP_S, deadline - time.monotonic())
-        left_open = self._transactions.close(left)
+        seconds = max(STOP_S, deadline - time.monotonic())
+        left_open = self._transactions.close(seconds)
         self._driver.settle_all(max(deadline, time.monotonic() + STOP_S))
-        left = max(STOP_S, deadline - time.monotonic())
-        self._close_client(left, null_logger)
+        seconds = max(STOP_S, deadline - time.monotonic())
+        self._close_client(seconds, null_logger)
         if left_open is not None:
-            raise send_errors.transaction_left_open(
-                errors, self.report(), left_open.why
-            )
+            raise send_errors.make_left_open(errors, self.report(), left_open.why)
         return self._report(self._driver.pending())
 
     def report(self) -> DeliveryReport:
@@ -224,10 +222,10 @@ class GuardedProducer(ClusterCalls, GuardedClient):
     def _report(self, pending: int) -> DeliveryReport:
         report = self._driver.report(pending)
         if report.errors or report.pending:
-            raise send_errors.delivery_failed(errors, report)
+            raise send_errors.make_delivery_failed(errors, report)
         raised = self._driver.take_callback_error()
         if raised is not None:
-            raise send_errors.callback_failed(errors, raised, report) from raised
+            raise send_errors.make_callback_failed(errors, raised, report) from raised
         return report
 
     # --- the client in use ------------------------------------------------------------

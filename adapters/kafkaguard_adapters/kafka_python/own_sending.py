@@ -54,7 +54,7 @@ class OwnSending(Sending):
             if None in self.machine.holds:
                 self._wait_while_held(me, _ANY, None)
             producer = self.shell.producer
-            made = producer.send(*args, **kwargs)
+            future = producer.send(*args, **kwargs)
         except KafkaGuardError:
             raise
         except (KafkaError, RuntimeError) as error:  # a dying client raises both
@@ -64,28 +64,28 @@ class OwnSending(Sending):
             if not isinstance(error, KafkaError):
                 raise
             first = args[0] if args else kwargs.get("topic")
-            refused = self.fail_send(error, str(first))
-            self.driver.raised(refused)
-            raise refused from error
+            record_error = self.fail_send(error, str(first))
+            self.driver.raised(record_error)
+            raise record_error from error
         finally:
             self.under_way[me] = outer
-        if not isinstance(made, FutureRecordMetadata):
-            return made
-        if made.is_done and made.failed():  # maybe before it was in any batch
-            self.shell.report_early(made)
-        return GuardedFuture(made, self.driver)
+        if not isinstance(future, FutureRecordMetadata):
+            return future
+        if future.is_done and future.failed():  # maybe before it was in any batch
+            self.shell.report_early(future)
+        return GuardedFuture(future, self.driver)
 
     def check_appends_of(self, producer: Any) -> None:
         """Check every record that enters the client's buffer."""
-        method_of = weakref.WeakMethod(self.kept_out)
+        method_of = weakref.WeakMethod(self.check_record)
 
-        def kept_out(topic: str, partition: int, raw: Raw) -> Any:
+        def check_record(topic: str, partition: int, raw: Raw) -> Any:
             this = method_of()  # the client's thread must not keep the guard alive
             return None if this is None else this(topic, partition, raw)
 
-        moving.check_appends(producer, kept_out)
+        moving.check_appends(producer, check_record)
 
-    def kept_out(self, topic: str, partition: int, raw: Raw) -> Any:
+    def check_record(self, topic: str, partition: int, raw: Raw) -> Any:
         """Check a record before it enters the client's buffer.
 
         Returns:
@@ -106,8 +106,8 @@ class OwnSending(Sending):
         if raw.key is not None or topic in self.null_keys_allowed:
             return None
         app_calls = self.driver.app_calls
-        refused = self.null_keys.error_of(app_calls, topic, None, raw.headers)
-        if refused is None:
+        record_error = self.null_keys.error_of(app_calls, topic, None, raw.headers)
+        if record_error is None:
             return None
-        self.transactions.spoil(refused)
-        return self._apply_on_reject(refused, Place(topic, partition), lambda: raw)
+        self.transactions.spoil(record_error)
+        return self._apply_on_reject(record_error, Place(topic, partition), lambda: raw)

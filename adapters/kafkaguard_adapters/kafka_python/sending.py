@@ -150,15 +150,15 @@ class Sending:
                 self._wait_while_held(me, topic, timeout)
             if (key is None or self.serializes) and topic not in self.null_keys_allowed:
                 serializer = self.shell.producer.config["key_serializer"]
-                refused = self.null_keys.error_of(
+                record_error = self.null_keys.error_of(
                     self.driver.app_calls, topic, key, headers, serializer, timeout
                 )
-                if refused is not None:
-                    self.transactions.spoil(refused)
+                if record_error is not None:
+                    self.transactions.spoil(record_error)
                     record = SendArguments(
                         topic, value, key, headers, partition, timestamp_ms
                     )
-                    return self._refused(refused, record)
+                    return self._refuse(record_error, record)
             producer = self.shell.producer
             try:
                 # What is None is left out: instrumentation adds headers, and the call
@@ -182,12 +182,12 @@ class Sending:
                     topic, value, key, headers, partition, timestamp_ms
                 )
                 under_way[me] = outer
-                return self._not_accepted(error, producer, record, timeout)
+                return self._handle_exception(error, producer, record, timeout)
         finally:
             under_way[me] = outer
         if inner.is_done and inner.failed():  # maybe before it was in any batch
             record = SendArguments(topic, value, key, headers, partition, timestamp_ms)
-            self._failed_at_once(inner, record)
+            self._report_failed(inner, record)
         future = _new(GuardedFuture)  # takes half as long as with __init__
         future._inner = inner  # noqa: SLF001 - as its __init__ does
         future._driver = self.driver  # noqa: SLF001 - as its __init__ does
@@ -240,15 +240,15 @@ class Sending:
         try:
             moving.wait_for_topic(producer, topic, end - time.monotonic())
         except KafkaTimeoutError as error:
-            refused = self.fail_send(error, topic, partition, timeout=timeout)
-            raise refused from error
+            record_error = self.fail_send(error, topic, partition, timeout=timeout)
+            raise record_error from error
         except (KafkaError, RuntimeError):  # send will raise the same, or solve it
             pass
         return max(0.0, end - time.monotonic())
 
     # --- what the guard or the client refuses -------------------------------------
 
-    def _refused(self, error: KafkaGuardError, record: SendArguments) -> GuardedFuture:
+    def _refuse(self, error: KafkaGuardError, record: SendArguments) -> GuardedFuture:
         """Handle a refused record, as the policy requires.
 
         Returns:
@@ -269,8 +269,8 @@ class Sending:
             self.driver.raised(error)
             raise error
         inner = moving.never_sent(*place)
-        its = raw() if on_reject == "dead_letter" else None
-        self.driver.refused_at_once(inner, place, its, error)
+        raw_bytes = raw() if on_reject == "dead_letter" else None
+        self.driver.refused_at_once(inner, place, raw_bytes, error)
         return inner
 
     def _bytes(self, error: KafkaGuardError, record: SendArguments) -> Raw | None:
@@ -281,7 +281,7 @@ class Sending:
             send_errors.add_unreadable(error, failure)
             return None
 
-    def _not_accepted(
+    def _handle_exception(
         self,
         error: Exception,
         producer: Any,
@@ -301,21 +301,23 @@ class Sending:
         if is_dying and self._is_replaced(producer):  # by another thread, just now
             return self.send(*record, timeout=timeout)
         if isinstance(error, KafkaError):
-            refused = self.fail_send(error, record.topic, record.partition)
-            return self._refused(refused, record)
-        if isinstance(error, ValueError) and self._lacks(producer, record):
-            missing = self._refresh(producer, record, timeout)
-            if missing is None:
+            record_error = self.fail_send(error, record.topic, record.partition)
+            return self._refuse(record_error, record)
+        if isinstance(error, ValueError) and self._is_partition_missing(
+            producer, record
+        ):
+            partition_error = self._refresh(producer, record, timeout)
+            if partition_error is None:
                 return self.send(*record, timeout=timeout)
-            self.transactions.spoil(missing)
-            return self._refused(missing, record)
-        self.transactions.spoil(send_errors.raised(errors, error, record.topic))
+            self.transactions.spoil(partition_error)
+            return self._refuse(partition_error, record)
+        self.transactions.spoil(send_errors.make_raised(errors, error, record.topic))
         raise error
 
-    def _lacks(self, producer: Any, record: SendArguments) -> bool:
+    def _is_partition_missing(self, producer: Any, record: SendArguments) -> bool:
         """Return whether the client has refused a record for its partition."""
-        known = reading.partitions_of(producer, record.topic)
-        return record.partition is not None and record.partition not in known
+        partitions = reading.partitions_of(producer, record.topic)
+        return record.partition is not None and record.partition not in partitions
 
     def _refresh(
         self, producer: Any, record: SendArguments, timeout: float | None
@@ -324,14 +326,14 @@ class Sending:
         partition = record.partition
         is_callback = reading.is_sender_thread(producer)  # which receives the answer
         within = 0.0 if is_callback else self._time_limit(timeout).seconds
-        known = moving.fresh_partitions(producer, record.topic, within)
-        if known is not None and partition in known:
+        partitions = moving.fresh_partitions(producer, record.topic, within)
+        if partitions is not None and partition in partitions:
             return None
-        return send_errors.not_there(
+        return send_errors.make_not_there(
             errors,
             record.topic,
             partition,
-            known,
+            partitions,
             theirs=ValueError,
         )
 
@@ -342,7 +344,7 @@ class Sending:
         self.shell.report_if_dead(producer)
         return None in self.machine.holds and not self.driver.is_own_thread()
 
-    def _failed_at_once(self, inner: Any, record: SendArguments) -> None:
+    def _report_failed(self, inner: Any, record: SendArguments) -> None:
         """Settle a record that has already failed, maybe before it was in any batch."""
         raw = None
         error = errors.translate(inner.exception, api="Produce", topic=record.topic)
@@ -363,9 +365,9 @@ class Sending:
         Returns:
             The record's error.
         """
-        refused = self.error_of(error, topic, partition, timeout=timeout)
-        self.transactions.spoil(refused)
-        return refused
+        record_error = self.error_of(error, topic, partition, timeout=timeout)
+        self.transactions.spoil(record_error)
+        return record_error
 
     # --- what an error means ------------------------------------------------------
 
@@ -379,7 +381,9 @@ class Sending:
 
     def not_sent(self, error: Exception, topic: str) -> Exception:
         """Make the error for a dead letter that the client did not take."""
-        return send_errors.letter_error(errors, error, topic, KafkaError, self.error_of)
+        return send_errors.make_letter_error(
+            errors, error, topic, KafkaError, self.error_of
+        )
 
     def error_of(
         self,
@@ -394,14 +398,14 @@ class Sending:
         producer = self.shell.producer
         is_transactional = self.shell.is_transactional
         if isinstance(error, IllegalStateError) and reading.is_closed(producer):
-            return send_errors.closed(errors, topic)
+            return send_errors.make_closed(errors, topic)
         if is_transactional:
-            refused = self.transactions.error_of(error, topic)
-            if refused is not None:
-                return refused
+            record_error = self.transactions.error_of(error, topic)
+            if record_error is not None:
+                return record_error
             context = {"transactional": True}
         why, verdict = self._why_blocked(error, topic, timeout)
-        known = {} if verdict is None else {"verdict": verdict}
+        details = {} if verdict is None else {"verdict": verdict}
         return errors.translate(
             error,
             message=why,
@@ -409,7 +413,7 @@ class Sending:
             api="Produce",
             topic=topic,
             partition=partition,
-            **known,
+            **details,
         )
 
     def _why_blocked(
@@ -431,7 +435,7 @@ class Sending:
         else:
             why = f"the brokers do not know topic {topic}"
             verdict = classify(3, api="Produce", phase="enqueue")
-        return f"nothing was sent within {limit}: {why}", verdict
+        return f"nothing was sent within {limit}, because {why}", verdict
 
 
 def check_partition(partition: Any) -> None:
@@ -442,7 +446,8 @@ def check_partition(partition: Any) -> None:
     """
     if not hasattr(partition, "__index__"):
         raise TypeError(
-            f"send(partition): a whole number, not {partition!r}. Nothing was sent"
+            "send(): partition must be an int, not "
+            f"{type(partition).__name__}; nothing was sent"
         )
 
 
@@ -454,6 +459,6 @@ def _check_timestamp(timestamp_ms: Any) -> None:
     """
     if isinstance(timestamp_ms, int) and not -_INT64 <= timestamp_ms < _INT64:
         raise ValueError(
-            "send(timestamp_ms): milliseconds since 1970, in 64 bits; not "
-            f"{timestamp_ms}. Nothing was sent"
+            "send(): timestamp_ms must be milliseconds since 1970 in 64 bits, not "
+            f"{timestamp_ms}; nothing was sent"
         )

@@ -49,8 +49,8 @@ _UNUSABLE = {
 
 def setting_names(cls: type) -> frozenset[str] | None:
     """Return the names of a client's settings; None for a subclass with its own."""
-    known = getattr(cls, "DEFAULT_CONFIG", {})
-    return frozenset(known) if cls.__module__.startswith("kafka.") else None
+    names = getattr(cls, "DEFAULT_CONFIG", {})
+    return frozenset(names) if cls.__module__.startswith("kafka.") else None
 
 
 def settings_of(producer: Any) -> dict[str, Any] | None:
@@ -60,8 +60,8 @@ def settings_of(producer: Any) -> dict[str, Any] | None:
     """
     if type(producer).__init__ is not KafkaProducer.__init__:
         return None
-    known = KafkaProducer.DEFAULT_CONFIG.keys() - {"api_version"}
-    return {name: producer.config[name] for name in known if name in producer.config}
+    names = KafkaProducer.DEFAULT_CONFIG.keys() - {"api_version"}
+    return {name: producer.config[name] for name in names if name in producer.config}
 
 
 def read_settings(config: Mapping[str, Any], make: Make) -> Settings:
@@ -104,8 +104,8 @@ def _tls(config: Mapping[str, Any]) -> Callable[[], ssl.SSLContext]:
     context = config.get("ssl_context")
     if context is not None:
         return lambda: context
-    given = {ours: config[name] for name, ours in _TLS.items() if name in config}
-    return Tls(**given).context
+    values = {ours: config[name] for name, ours in _TLS.items() if name in config}
+    return Tls(**values).context
 
 
 def _token(provider: Any) -> Any:

@@ -132,24 +132,24 @@ class KafkaPythonShell(ReportingShell):
     def put_in_use(self, producer: Any) -> None:
         """Send with this producer from now on, and report its batches."""
         self._generation += 1
-        begin = self._weakly(producer, self._generation)
+        begin = self._begin_weakly(producer, self._generation)
         moving.report_batches(producer, begin)
-        moving.report_retries(producer, self._notes_retries())
+        moving.report_retries(producer, self._make_retry_note())
         self._checks.check_appends_of(producer)
         for source in reading.unfinished(producer):
             if source.produce_future not in self._open:
                 begin(source, before=len(reading.records_in(source)))
         self.producer = producer
 
-    def _weakly(self, producer: Any, generation: int) -> Callable[..., None]:
+    def _begin_weakly(self, producer: Any, generation: int) -> Callable[..., None]:
         """Return a function that begins a batch, with weak references only.
 
         So the client's thread does not keep the shell or the producer alive.
         """
-        this, its = weakref.ref(self), weakref.ref(producer)
+        shell_ref, producer_ref = weakref.ref(self), weakref.ref(producer)
 
         def begin(source: Any, before: int = 0) -> None:
-            shell, client = this(), its()
+            shell, client = shell_ref(), producer_ref()
             if shell is None or client is None:
                 return
             try:
@@ -159,7 +159,7 @@ class KafkaPythonShell(ReportingShell):
 
         return begin
 
-    def _notes_retries(self) -> Callable[[Any, BaseException, bool], None]:
+    def _make_retry_note(self) -> Callable[[Any, BaseException, bool], None]:
         """Return a function that keeps the end of a batch's attempt, for its verdict.
 
         It has only a reference to the open batches, which do not keep the shell alive.
@@ -197,12 +197,12 @@ class KafkaPythonShell(ReportingShell):
         """Find the batch that was split, and of which this batch is a part."""
         place = Place(*source.topic_partition)
         first = reading.records_in(source)[0]
-        found = (
+        wholes = (
             batch
             for batch in list(self._open.values())
             if batch.place == place and first in batch.inners
         )
-        return max(found, key=lambda batch: len(batch.position))
+        return max(wholes, key=lambda batch: len(batch.position))
 
     def _done(self, batch: SourceBatch, _: Any = None) -> None:
         """Report the outcome of a batch. A second report changes nothing."""
@@ -266,11 +266,11 @@ class KafkaPythonShell(ReportingShell):
                 moving.stop_sending(producer)
                 death = cause
         if death is not None:
-            self.has_died(producer, death, where)
+            self.report_death(producer, death, where)
         if batch.was_in_flight() and producer is self.producer and self._dying:
             self._dying.in_flight.append(batch)
 
-    def has_died(
+    def report_death(
         self, producer: Any, cause: BaseException, where: Place | None = None
     ) -> None:
         """Report the death of the producer in use, with its partition if known."""
@@ -287,7 +287,7 @@ class KafkaPythonShell(ReportingShell):
             return False
         cause = _cause_of_death(producer)
         if cause is not None:
-            self.has_died(producer, cause)
+            self.report_death(producer, cause)
         return cause is not None
 
     def shut(self) -> None:
@@ -330,7 +330,7 @@ class KafkaPythonShell(ReportingShell):
 
     def answers(self, batches: Sequence[Batch]) -> Mapping[Batch, Answer]:
         """Return the answers to batches that came after the client gave them up."""
-        found: dict[Batch, Answer] = {}
+        answers: dict[Batch, Answer] = {}
         for batch in batches:
             assert isinstance(batch, SourceBatch)
             base = self._base_offset(batch)
@@ -338,10 +338,10 @@ class KafkaPythonShell(ReportingShell):
                 None if self._dying is None else self._dying.refusals.get(batch.source)
             )
             if base is not None:
-                found[batch] = Answer(base + batch.before)
+                answers[batch] = Answer(base + batch.before)
             elif error_at is not None:
-                found[batch] = Answer(refusals=batch.late_refusals(error_at))
-        return found
+                answers[batch] = Answer(refusals=batch.late_refusals(error_at))
+        return answers
 
     def _base_offset(self, batch: SourceBatch) -> int | None:
         """Return the base offset of a batch that was given up; None if unknown.
@@ -488,7 +488,7 @@ class KafkaPythonShell(ReportingShell):
 
     def take_back(self, behind: Batch) -> None:
         """Fail the batches that wait behind a failed batch and were never sent."""
-        error = IllegalStateError("it waited behind a batch that has failed")
+        error = IllegalStateError("the batch waited behind one that has failed")
         for batch in list(self._open.values()):
             if batch.place == behind.place:
                 with self._giving_up:

@@ -32,7 +32,7 @@ from kafkaguard._delivery.transaction_calls import (
     Step,
     TransactionCalls,
 )
-from kafkaguard._delivery.transaction_words import Call, TransactionTraits
+from kafkaguard._delivery.transaction_errors import Call, TransactionTraits
 from kafkaguard.errors import ClientClosedError
 from kafkaguard_adapters.kafka_python._private import reading
 from kafkaguard_adapters.kafka_python._private import transactions as inside
@@ -106,7 +106,7 @@ class Transactions(ThreadTransactions):
     def _refuse(self, call: Call) -> None:
         producer = self._shell.producer
         if reading.is_sender_thread(producer):
-            raise send_errors.waits_for_itself(errors, call.method)
+            raise send_errors.make_waits_for_itself(errors, call.method)
         if reading.is_closed(producer) and self._calls.state not in _ENDING:
             raise errors.make(
                 ClientClosedError,
@@ -281,7 +281,8 @@ def _check_offsets(offsets: Any) -> None:
                 raise TypeError(
                     f"send_offsets_to_transaction(offsets): {place.topic}, partition "
                     f"{place.partition}: offset and leader_epoch are ints (an unknown "
-                    f"epoch is -1), not {offset!r} and {leader_epoch!r}"
+                    f"epoch is -1), not {type(offset).__name__} and "
+                    f"{type(leader_epoch).__name__}"
                 )
         return
     kinds = ""

@@ -20,5 +20,5 @@ def view_of(
     cache: TopicFactsCache | None = None,
 ) -> ClusterView:
     """Make the cluster view. Without ``config``, settings are read from the client."""
-    known = client.config if config is None else config
-    return ClusterView(lambda: read_settings(known, errors.make), errors.make, cache)
+    source = client.config if config is None else config
+    return ClusterView(lambda: read_settings(source, errors.make), errors.make, cache)

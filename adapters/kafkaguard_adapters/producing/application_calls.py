@@ -44,7 +44,9 @@ class ApplicationCalls(Lane):
 
     def failed(self, what: str, error: BaseException) -> None:
         """Queue an error for the log, such as a bug of the guard."""
-        self.put(partial(_log.error, "%s; going on", what, exc_info=error))
+        self.put(
+            partial(_log.error, "%s; the producer continues", what, exc_info=error)
+        )
 
 
 def _failed(error: BaseException) -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from kafkaguard._delivery.command_table import TABLE, Row, Turn
 from kafkaguard._delivery.transaction_calls import proceed
 from kafkaguard_adapters.producing.application_calls import ApplicationCalls
-from kafkaguard_adapters.producing.driver_base import DriverBase
+from kafkaguard_adapters.producing.driver_base import BUG, DriverBase
 from kafkaguard_adapters.producing.lanes import Lane
 from kafkaguard_adapters.producing.steps import run
 from kafkaguard_adapters.producing.watch import Watch
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from kafkaguard._delivery import commands as c
     from kafkaguard._delivery.facts import Batch, Place, Raw, Refusal
-    from kafkaguard._delivery.records import Record, Work
+    from kafkaguard._delivery.records import Record
     from kafkaguard._delivery.report import DeliveryReport
     from kafkaguard._delivery.shell import ProducerShell
     from kafkaguard._delivery.time_limit import TimeLimit
@@ -95,12 +95,12 @@ class ThreadDriver(DriverBase):
             self.machine.began(batch)
         self.watch.begin()
         if self._letter_topics is not None:
-            self._letter_topics.meet(batch.place.topic)
+            self._letter_topics.look_up_once(batch.place.topic)
 
     def accepted(self, batch: Batch) -> None:
         """Report a batch that the broker has accepted."""
         # Once a batch is often enough to find facts that are too old.
-        self._cache.look_again()
+        self._cache.recheck_expiry()
         with self._changed:
             commands = self.machine.accepted(batch, _now())
             if commands:
@@ -157,14 +157,14 @@ class ThreadDriver(DriverBase):
             if row.turn is Turn.NOW:
                 row.do(self, command)
             else:
-                lane = self._lane_of(row.turn, command)
-                self._do(lane, partial(self._run, row, command))
+                if row.turn is Turn.QUICK:
+                    lane = self._quick
+                else:
+                    # Commands about the client have no topic.
+                    lane = self._lane(getattr(command, "topic", None))
+                lane.put(partial(self._run, row, command))
+                lane.start()
         self.watch.wake()
-
-    def _lane_of(self, turn: Turn, command: Any) -> Lane:
-        if turn is Turn.QUICK:
-            return self._quick
-        return self._lane(command.topic if turn is Turn.TOPIC else None)
 
     def _lane(self, topic: str | None) -> Lane:
         if topic not in self._lanes:
@@ -172,24 +172,19 @@ class ThreadDriver(DriverBase):
             self._lanes[topic] = Lane(name, self._lane_failed)
         return self._lanes[topic]
 
-    @staticmethod
-    def _do(lane: Lane, task: Callable[[], object]) -> None:
-        lane.put(task)
-        lane.start()
-
     def _lane_failed(self, error: BaseException) -> None:
-        self.fault("a command of the delivery machine failed", error)
+        self.fault(f"a command of the delivery machine failed {BUG}", error)
 
     def _run(self, row: Row, command: c.Command) -> None:
         try:
-            found = row.do(self, command)
+            result = row.do(self, command)
         except BaseException as error:  # noqa: BLE001 - the machine waits for a reply
             self._lane_failed(error)
-            found = row.if_raised(command, error)
+            result = row.if_raised(command, error)
         if row.reply is not None:
-            self._report_fact(row.reply, self, command, found, _now())
+            self._report_fact(row.reply, self, command, result, _now())
 
-    # --- parts of commands: implements Executor -----------------------------------
+    # --- what the table of commands calls ----------------------------------------
 
     def settle(self, record: Record) -> None:
         """Complete the application's future of a record. The caller holds the lock."""
@@ -218,7 +213,7 @@ class ThreadDriver(DriverBase):
     ) -> Sequence[Hashable | BaseException]:
         """Give records to the client, one after the other; return tokens or errors."""
         return run(
-            self._handing_over(records),
+            self._hand_over_each(records),
             lambda record: self.shell.hand_over(record, record.due),
         )
 
@@ -242,7 +237,8 @@ class ThreadDriver(DriverBase):
 
     def retire(self) -> None:
         """Start to close the dead clients in the background, which may take long."""
-        self._do(self._retiring, self.shell.retire)
+        self._retiring.put(self.shell.retire)
+        self._retiring.start()
 
     def recreated(self) -> None:
         """Report that the client is about to be replaced for a transaction."""
@@ -271,7 +267,7 @@ class ThreadDriver(DriverBase):
             return
         with self._changed:
             run(
-                self._until_free(topic, limit),
+                self._wait_until_free(topic, limit),
                 lambda deadline: self._changed.wait(max(0.0, deadline - _now())),
             )
         self.app_calls.start()
@@ -324,17 +320,15 @@ class ThreadDriver(DriverBase):
             work = self.machine.open_work()
         with self.shell.sending_now():
             self.shell.await_batches(work.batches, deadline)
-            left = self._wait_for_outcomes(work, deadline)
+            with self._changed:
+                self._changed.wait_for(
+                    lambda: not self.machine.count_open(work),
+                    max(0.0, deadline - _now()),
+                )
+                count = self.machine.count_open(work)
         self.app_calls.start()
         self.app_calls.wait(deadline)
-        return left
-
-    def _wait_for_outcomes(self, work: Work, deadline: float) -> int:
-        with self._changed:
-            self._changed.wait_for(
-                lambda: not self.machine.left(work), max(0.0, deadline - _now())
-            )
-            return self.machine.left(work)
+        return count
 
     def run(self, flow: Flow[T], make: Callable[[Step], Answer]) -> T:
         """Make the steps of a transactional call.
@@ -439,7 +433,7 @@ class ThreadDriver(DriverBase):
         try:
             self._report_fact(self.machine.tick, _now())
         except Exception as error:  # noqa: BLE001 - else records would wait forever
-            self.fault("a scheduled step of the delivery machine failed", error)
+            self.fault(f"a scheduled step failed {BUG}", error)
             time.sleep(_REST_S)
 
     def fault(self, what: str, error: BaseException) -> None:
@@ -482,5 +476,4 @@ class _WeakDriver:
         try:
             fact(driver, *what)
         except Exception as error:  # noqa: BLE001 - see above
-            name = fact.__name__
-            driver.fault(f"the guard could not process the fact {name!r}", error)
+            driver.fault(f"the fact {fact.__name__!r} was not processed {BUG}", error)

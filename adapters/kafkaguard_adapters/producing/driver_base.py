@@ -20,9 +20,11 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.records import Record
     from kafkaguard._delivery.shell import Shell
     from kafkaguard._delivery.time_limit import TimeLimit
-    from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.asking.cluster_view import ClusterView
     from kafkaguard_adapters.building import Wish
+
+#: What a log line says of an exception in the guard's own code.
+BUG = "(a bug in kafkaguard: report it)"
 
 
 class DriverBase:
@@ -70,20 +72,7 @@ class DriverBase:
         holds = self.machine.holds
         return None in holds or topic in holds
 
-    def _without_successor(self, lost: BaseException) -> KafkaGuardError:
-        """Make the error of a send that has asked for a successor in vain."""
-        return send_errors.without_successor(self.shell.errors, lost)
-
-    def _still_held(self, topic: str, limit: TimeLimit) -> KafkaGuardError:
-        is_client_replaced = None in self.machine.holds
-        return send_errors.still_held(
-            self.shell.errors,
-            None if is_client_replaced else topic,
-            limit,
-            self._why_not_replaced,
-        )
-
-    def _until_free(
+    def _wait_until_free(
         self, topic: str, limit: TimeLimit
     ) -> Generator[float, bool, float]:
         """Wait with a send until its topic is no longer held; return the seconds left.
@@ -103,9 +92,15 @@ class DriverBase:
                 lost = self.machine.lost
                 if lost is None:
                     if not (yield deadline):
-                        raise self._still_held(topic, limit)
+                        is_client_held = None in self.machine.holds
+                        raise send_errors.make_still_held(
+                            self.shell.errors,
+                            None if is_client_held else topic,
+                            limit,
+                            self._why_not_replaced,
+                        )
                 elif has_asked:
-                    raise self._without_successor(lost)
+                    raise send_errors.make_without_successor(self.shell.errors, lost)
                 else:
                     has_asked = True
                     self.take(self.machine.wanted(time.monotonic()))
@@ -124,7 +119,7 @@ class DriverBase:
         for batch in batches:
             self.shell.fail_batch(batch)
 
-    def _handing_over(
+    def _hand_over_each(
         self, records: Sequence[Record]
     ) -> Generator[Record, Hashable, list[Hashable | BaseException]]:
         """Give records to the client, one after the other; return tokens or errors.
@@ -132,21 +127,21 @@ class DriverBase:
         If the client timed out on a record, the next dead letters do not wait for the
         same timeout again: they fail with the same error.
         """
-        handed: list[Hashable | BaseException] = []
+        tokens: list[Hashable | BaseException] = []
         late: BaseException | None = None
         for record in records:
             if self.machine.stops_hand_over(record.place.topic):
-                handed += (HandOverStoppedError() for _ in records[len(handed) :])
+                tokens += (HandOverStoppedError() for _ in records[len(tokens) :])
                 break
             if late is not None and record.is_letter:
-                handed.append(late)
+                tokens.append(late)
                 continue
             try:
-                handed.append((yield record))
+                tokens.append((yield record))
             except BaseException as error:  # noqa: BLE001 - the machine decides about it
-                handed.append(error)
+                tokens.append(error)
                 late = error if isinstance(error, ClientTimeoutError) else None
-        return handed
+        return tokens
 
     def replaced(self, error: BaseException | None, now: float) -> Sequence[Command]:
         """Report to the machine whether the client was replaced."""

@@ -62,8 +62,8 @@ class ForkGuard:
         self._lock = threading.Lock()
         at_fork(self)
 
-    def pass_by(self) -> None:
-        """In a child, build its client first. Call this before each use."""
+    def ensure_client(self) -> None:
+        """Build the client of a child first. Call this before each use."""
         if self.is_forked:
             self.in_child()
 

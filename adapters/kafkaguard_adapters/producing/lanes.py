@@ -7,7 +7,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
-from kafkaguard._verdicts.bare_errors import met
+from kafkaguard._verdicts.bare_errors import current_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,7 +97,7 @@ class Lane:
         except BaseException as error:  # noqa: BLE001 - SystemExit must not end the thread
             self._on_error(error)
         except:  # noqa: E722 - confluent-kafka's KafkaError is not a BaseException
-            self._on_error(met())
+            self._on_error(current_error())
         del task
         with self._changed:
             self._done += 1

@@ -55,23 +55,23 @@ class LetterTopics:
         self._is_used = "dead_letter" in ways_of_rejecting(policy)
         self._name_for = policy.dead_letter.topic_for
         #: Topics of records, and the dead-letter topics that were looked up.
-        self._met: set[str] = set()
-        self._looked_for: set[str] = set()
+        self._topics: set[str] = set()
+        self._letter_topics: set[str] = set()
         before, _, after = policy.dead_letter.topic.partition("{topic}")
         self._affixes = before, after
         if "{topic}" not in policy.dead_letter.topic:
             topics = ("",)
         for topic in topics:
-            self.meet(topic)
+            self.look_up_once(topic)
 
-    def meet(self, topic: str) -> None:
+    def look_up_once(self, topic: str) -> None:
         """Look up the dead-letter topic of a topic, once; never waits or raises."""
-        if topic in self._met or not self._is_used:
+        if topic in self._topics or not self._is_used:
             return
-        self._met.add(topic)
+        self._topics.add(topic)
         name = self._name_for(topic)
-        if name not in self._looked_for and not self._is_for_letters(topic):
-            self._looked_for.add(name)
+        if name not in self._letter_topics and not self._is_for_letters(topic):
+            self._letter_topics.add(name)
             start(self._look_up(name))
 
     def _is_for_letters(self, topic: str) -> bool:
@@ -83,18 +83,18 @@ class LetterTopics:
         try:
             cluster = Cluster(self._settings(), self._make)
             try:
-                said = await _trouble(cluster, name)
+                problem = await _find_problem(cluster, name)
             finally:
                 cluster.close()
         except KafkaGuardError as error:
             # If no broker answers, the errors of the records say so.
             _log.debug("dead-letter topic %s could not be looked up: %s", name, error)
         else:
-            if said is not None:
-                _log.warning("dead-letter topic %s %s", name, said)
+            if problem is not None:
+                _log.warning("dead-letter topic %s %s", name, problem)
 
 
-async def _trouble(cluster: Cluster, name: str) -> str | None:
+async def _find_problem(cluster: Cluster, name: str) -> str | None:
     """Return the problem of a dead-letter topic, and what to do; None if it is fine."""
     deadline = asyncio.get_running_loop().time() + _TIMEOUT_S
     (topic,) = (await cluster.refresh(deadline, [name])).topics
@@ -107,8 +107,8 @@ async def _trouble(cluster: Cluster, name: str) -> str | None:
             "is not visible to this user: a record for it would fail instead. Grant "
             "the ACLs Describe and Write on it"
         )
-    found = (await topic_settings.ask(cluster, [name], deadline)).get(name)
-    if isinstance(found, TopicSettings) and found.compacted:
+    settings = (await topic_settings.ask(cluster, [name], deadline)).get(name)
+    if isinstance(settings, TopicSettings) and settings.compacted:
         return (
             "is compacted and refuses records without a key: such a record would fail "
             "instead. Set its cleanup.policy to delete"

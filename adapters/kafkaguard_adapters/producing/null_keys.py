@@ -34,9 +34,9 @@ class LetterCheck(Protocol):
         """
 
 
-def is_disguise(sent: Any) -> bool:
+def is_disguise(serialized: Any) -> bool:
     """Return whether a serialised key may have been made from None."""
-    return sent in _DISGUISES
+    return serialized in _DISGUISES
 
 
 class _Check(Generic[_Lookup]):
@@ -159,14 +159,14 @@ class NullKeyCheck(_Check[TopicFactsLookup]):
             return
         if not isinstance(topic, str):
             return  # the client raises its own error
-        known = self._lookup.known(topic)
-        if known is not None and not known.compacted:
+        facts = self._lookup.known(topic)
+        if facts is not None and not facts.compacted:
             return
-        sent = (
+        serialized = (
             key if serializer is None else _serialized(serializer, topic, headers, key)
         )
-        is_disguised = key is None and is_disguise(sent)
-        if sent is not None and not (is_disguised and self.minds_disguises):
+        is_disguised = key is None and is_disguise(serialized)
+        if serialized is not None and not (is_disguised and self.minds_disguises):
             return
         if self._lookup.facts(topic, patience).compacted:
             self._refuse(topic, is_disguised=is_disguised)

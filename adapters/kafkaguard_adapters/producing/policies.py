@@ -7,7 +7,7 @@ import math
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from kafkaguard._delivery.attempts import Shared
+from kafkaguard._delivery.attempts import AttemptLimits
 from kafkaguard._retries.machine import CallContext
 from kafkaguard.errors import ClientConfigurationError, KafkaGuardError
 from kafkaguard_policies.model.policy import ways_of_rejecting
@@ -27,7 +27,7 @@ _log = logging.getLogger("kafkaguard.producer")
 
 def shared_by(
     policy: RetryPolicy, traits: Traits, settings: Callable[[], Settings]
-) -> Shared | None:
+) -> AttemptLimits | None:
     """Return the limits that a policy's attempts share; None if it makes no attempts.
 
     The client retries a record for its whole delivery timeout before the guard gets the
@@ -57,7 +57,7 @@ def shared_by(
     breaker = None if policy.breaker is None else limits.breaker
     pauses = policy.breaker is not None and policy.breaker.when_open == "pause"
     longest_s = longest if longest < math.inf else 0.0
-    return Shared(limits.budget, breaker, pauses, longest_s)
+    return AttemptLimits(limits.budget, breaker, pauses, longest_s)
 
 
 def _of_overrides(policy: RetryPolicy, name: str) -> list[Any]:

@@ -47,16 +47,21 @@ def check_timeout(method: str, timeout: Any) -> None:
         TypeError: The timeout is not a number of seconds.
         ValueError: The timeout is negative or NaN.
     """
-    allowed = f"{method}(timeout): seconds, 0 or more, or None for the default"
     if timeout is None:
         return
+    allowed = (
+        f"{method}(): timeout must be a number of seconds of 0 or more, or None for "
+        "the default, not"
+    )
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)):
-        raise TypeError(f"{allowed}; not {timeout!r}")
+        raise TypeError(f"{allowed} {type(timeout).__name__}")
     if not timeout >= 0:
-        raise ValueError(f"{allowed}; not {timeout!r}")
+        raise ValueError(f"{allowed} {timeout:g}")
 
 
-def delivery_failed(errors: ClientErrors, report: DeliveryReport) -> DeliveryFailed:
+def make_delivery_failed(
+    errors: ClientErrors, report: DeliveryReport
+) -> DeliveryFailed:
     """Make the error that flush() and close() raise for a report."""
     gravest = worst(report.errors)
     error = errors.make(
@@ -80,7 +85,7 @@ def _verdict_of(report: DeliveryReport, gravest: Any) -> Verdict:
     return max(verdicts, key=lambda verdict: verdict.action.severity)
 
 
-def callback_failed(
+def make_callback_failed(
     errors: ClientErrors, raised: BaseException, report: DeliveryReport
 ) -> CallbackError:
     """Make the error for an exception that a callback of the application raised."""
@@ -95,7 +100,7 @@ def callback_failed(
     return error
 
 
-def guarded_already(producer: object) -> TypeError:
+def make_guarded_already(producer: object) -> TypeError:
     """Make the error for a client that is already guarded."""
     return TypeError(
         f"{producer!s} is guarded already, and only one guard can account for its "
@@ -103,7 +108,7 @@ def guarded_already(producer: object) -> TypeError:
     )
 
 
-def closed(errors: ClientErrors, topic: str) -> KafkaGuardError:
+def make_closed(errors: ClientErrors, topic: str) -> KafkaGuardError:
     """Make the error for a record that is sent to a closed producer."""
     return errors.make(
         ClientClosedError,
@@ -114,11 +119,11 @@ def closed(errors: ClientErrors, topic: str) -> KafkaGuardError:
     )
 
 
-def not_there(
+def make_not_there(
     errors: ClientErrors,
     topic: str,
     partition: Any,
-    known: Collection[int] | None,
+    partitions: Collection[int] | None,
     *,
     theirs: type[BaseException] | BaseException,
 ) -> KafkaGuardError:
@@ -128,27 +133,27 @@ def not_there(
         errors: Makes the client's errors.
         topic: The topic.
         partition: The partition that does not exist.
-        known: The partitions that the topic has; None: no broker has told.
+        partitions: The partitions that the topic has; None: no broker has told.
         theirs: The client's own exception, or its class if it has raised none.
     """
-    made: type[KafkaGuardError] = PartitionNotThereError
-    if known is None:
-        made = ClientMetadataError
+    error_class: type[KafkaGuardError] = PartitionNotThereError
+    if partitions is None:
+        error_class = ClientMetadataError
         there = "the client does not know it, and no broker said whether it exists now"
-    elif len(known) == 1:
+    elif len(partitions) == 1:
         there = "the topic has partition 0 only"
     else:
-        there = f"the topic has {len(known)} partitions, 0 to {max(known)}"
+        there = f"the topic has {len(partitions)} partitions, 0 to {max(partitions)}"
     text = f"the record is for partition {partition!r}, and {there}; nothing was sent"
     number = partition if isinstance(partition, int) else None
     place: dict[str, Any] = {"api": "Produce", "topic": topic, "partition": number}
     if isinstance(theirs, type):
-        return errors.make(made, text, theirs=theirs, **place)
-    verdict = classify(made(), api="Produce")
+        return errors.make(error_class, text, theirs=theirs, **place)
+    verdict = classify(error_class(), api="Produce")
     return errors.translate(theirs, message=text, verdict=verdict, **place)
 
 
-def raised(errors: ClientErrors, error: Exception, topic: Any) -> KafkaGuardError:
+def make_raised(errors: ClientErrors, error: Exception, topic: Any) -> KafkaGuardError:
     """Make the error for a record whose ``send`` raised an exception of another kind.
 
     The error does not contain the exception's text, which may quote the record.
@@ -161,7 +166,7 @@ def raised(errors: ClientErrors, error: Exception, topic: Any) -> KafkaGuardErro
     )
 
 
-def letter_error(
+def make_letter_error(
     errors: ClientErrors,
     error: Exception,
     topic: str,
@@ -181,7 +186,7 @@ def letter_error(
         return error
     if isinstance(error, theirs):
         return error_of(error, topic)
-    return raised(errors, error, topic)
+    return make_raised(errors, error, topic)
 
 
 def add_unreadable(error: KafkaGuardError, failure: Exception) -> None:
@@ -196,7 +201,7 @@ def add_unreadable(error: KafkaGuardError, failure: Exception) -> None:
     )
 
 
-def still_held(
+def make_still_held(
     errors: ClientErrors, topic: str | None, limit: TimeLimit, why: BaseException | None
 ) -> KafkaGuardError:
     """Make the error of a send that has waited too long for a hold to end.
@@ -220,7 +225,7 @@ def still_held(
     )
 
 
-def without_successor(errors: ClientErrors, why: BaseException) -> KafkaGuardError:
+def make_without_successor(errors: ClientErrors, why: BaseException) -> KafkaGuardError:
     """Make the error of a send to a dead producer that could not be replaced."""
     return errors.make(
         ClientClosedError,
@@ -228,7 +233,7 @@ def without_successor(errors: ClientErrors, why: BaseException) -> KafkaGuardErr
     )
 
 
-def transaction_left_open(
+def make_left_open(
     errors: ClientErrors, report: DeliveryReport, why: KafkaGuardError | None
 ) -> KafkaGuardError:
     """Make the error for a transaction that was open when its producer was closed.
@@ -271,12 +276,12 @@ def transaction_left_open(
             f"same transactional.id takes over (the abort: {why})"
         )
     text = f"the producer was closed {text}"
-    made = errors.make(ClientStateError, text, verdict=verdict)
-    made.__cause__ = why
-    return made
+    error = errors.make(ClientStateError, text, verdict=verdict)
+    error.__cause__ = why
+    return error
 
 
-def waits_for_itself(errors: ClientErrors, method: str) -> KafkaGuardError:
+def make_waits_for_itself(errors: ClientErrors, method: str) -> KafkaGuardError:
     """Make the error for a call in a callback that would wait for its own thread."""
     return errors.make(
         ClientStateError,

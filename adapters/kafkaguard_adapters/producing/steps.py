@@ -22,30 +22,30 @@ def run(steps: Generator[Any, Any, T], do: Callable[[Any], Any]) -> T:
         steps: The generator.
         do: Does what the generator yields.
     """
-    go_on, result = steps.send, None
+    resume, result = steps.send, None
     while True:
         try:
-            wanted = go_on(result)
+            request = resume(result)
         except StopIteration as end:
             value: T = end.value
             return value
         try:
-            go_on, result = steps.send, do(wanted)
+            resume, result = steps.send, do(request)
         except BaseException as error:  # noqa: BLE001 - the generator decides about it
-            go_on, result = steps.throw, error
+            resume, result = steps.throw, error
 
 
 async def arun(steps: Generator[Any, Any, T], do: Callable[[Any], Awaitable[Any]]) -> T:
     """Do the same with a coroutine function; a cancellation ends the generator."""
     with closing(steps):
-        go_on, result = steps.send, None
+        resume, result = steps.send, None
         while True:
             try:
-                wanted = go_on(result)
+                request = resume(result)
             except StopIteration as end:
                 value: T = end.value
                 return value
             try:
-                go_on, result = steps.send, await do(wanted)
+                resume, result = steps.send, await do(request)
             except Exception as error:  # noqa: BLE001 - the generator decides about it
-                go_on, result = steps.throw, error
+                resume, result = steps.throw, error

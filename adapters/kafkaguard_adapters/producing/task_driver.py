@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from kafkaguard._delivery.command_table import TABLE, Row, Turn
 from kafkaguard._delivery.transaction_calls import proceed
 from kafkaguard._retries.events import emit
-from kafkaguard_adapters.producing.driver_base import DriverBase
+from kafkaguard_adapters.producing.driver_base import BUG, DriverBase
 from kafkaguard_adapters.producing.steps import arun
 
 if TYPE_CHECKING:
@@ -84,14 +84,14 @@ class TaskDriver(DriverBase):
         """Report a batch that the client has begun."""
         self.machine.began(batch)
         if self._letter_topics is not None:
-            self._letter_topics.meet(batch.place.topic)
+            self._letter_topics.look_up_once(batch.place.topic)
         if self._timer is None:
             self._set_timer(batch.next_check)
 
     def accepted(self, batch: Batch) -> None:
         """Report a batch that the broker has accepted."""
         # Once a batch is often enough to find facts that are too old.
-        self._cache.look_again()
+        self._cache.recheck_expiry()
         self.take(self.machine.accepted(batch, _now()))
 
     def failed(self, batch: Batch, refusals: Sequence[Refusal]) -> None:
@@ -149,7 +149,7 @@ class TaskDriver(DriverBase):
                 try:
                     self._execute(command)
                 except Exception as error:  # noqa: BLE001 - the next commands must run, too
-                    self.fault("a command of the delivery machine failed", error)
+                    self.fault(f"a command of the delivery machine failed {BUG}", error)
         finally:
             self._is_busy = False
         if self._waiters:
@@ -171,16 +171,16 @@ class TaskDriver(DriverBase):
 
     async def _run(self, row: Row, command: c.Command) -> None:
         try:
-            found = row.do(self, command)
-            if inspect.isawaitable(found):
-                found = await found
+            result = row.do(self, command)
+            if inspect.isawaitable(result):
+                result = await result
         except Exception as error:  # noqa: BLE001 - the machine waits for a reply
-            self.fault("a command of the delivery machine failed", error)
-            found = row.if_raised(command, error)
+            self.fault(f"a command of the delivery machine failed {BUG}", error)
+            result = row.if_raised(command, error)
         if row.reply is not None:
-            self.take(row.reply(self, command, found, _now()))
+            self.take(row.reply(self, command, result, _now()))
 
-    # --- parts of commands: implements Executor ---------------------------------------
+    # --- what the table of commands calls ---------------------------------------------
 
     def settle(self, record: Record) -> None:
         """Complete the application's future of a record."""
@@ -203,7 +203,7 @@ class TaskDriver(DriverBase):
     ) -> Sequence[Hashable | BaseException]:
         """Give records to the client, one after the other; return tokens or errors."""
         return await arun(
-            self._handing_over(records),
+            self._hand_over_each(records),
             lambda record: self.shell.hand_over(record, record.due),
         )
 
@@ -245,7 +245,7 @@ class TaskDriver(DriverBase):
             KafkaGuardError: The wait has exceeded the limit, or the client is dead and
                 could not be replaced.
         """
-        return await arun(self._until_free(topic, limit), self._changes)
+        return await arun(self._wait_until_free(topic, limit), self._changes)
 
     async def _changes(self, deadline: float) -> bool:
         """Wait for a change of the machine; return whether there was one in time."""
@@ -280,10 +280,10 @@ class TaskDriver(DriverBase):
         """
         work = self.machine.open_work()
         self.shell.send_now()
-        while self.machine.left(work) and await self._changes(deadline):
+        while self.machine.count_open(work) and await self._changes(deadline):
             self.shell.send_now()
         await self.let_readers_run()
-        return self.machine.left(work)
+        return self.machine.count_open(work)
 
     async def let_readers_run(self) -> None:
         """Let coroutines that await a record's future run first."""
@@ -361,11 +361,11 @@ class TaskDriver(DriverBase):
                 self.take(self.machine.tick(_now()))
                 due = self.machine.next_due()
         except Exception as error:  # noqa: BLE001 - else records would wait forever
-            self.fault("a scheduled step of the delivery machine failed", error)
+            self.fault(f"a scheduled step failed {BUG}", error)
             due = _now() + _REST_S
         if due is not None:
             self._set_timer(due)
 
 
 def _log_fault(what: str, error: BaseException) -> None:
-    _log.error("%s; going on", what, exc_info=error)
+    _log.error("%s; the producer continues", what, exc_info=error)

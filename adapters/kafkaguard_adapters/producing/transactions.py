@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaguard._delivery.time_limit import TimeLimit
 from kafkaguard._delivery.transaction_calls import DONE, Answer
-from kafkaguard._delivery.transaction_words import (
+from kafkaguard._delivery.transaction_errors import (
     ABORT,
     BEGIN,
     COMMIT,
@@ -108,7 +108,7 @@ class TransactionsBase:
         return self._driver.run(flow, self._make)
 
     def _not_transactional(self, call: Call) -> KafkaGuardError:
-        return self._calls.words.not_transactional(call)
+        return self._calls.errors.make_not_transactional(call)
 
     def spoil(self, error: KafkaGuardError) -> None:
         """Fail the transaction for a record that the client never got."""

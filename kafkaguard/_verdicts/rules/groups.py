@@ -36,7 +36,7 @@ RULES: tuple[Rule, ...] = (
         "delete it",
         on=(25, 68, 86),
         apis=frozenset({"DeleteGroups", "OffsetDelete"}),
-        scenario="An administrator is no member, and polls nothing.",
+        scenario="An administrator is not a member, and polls nothing.",
         source="KIP-229, KIP-496; Errors.NON_EMPTY_GROUP",
     ),
     rule(

@@ -94,7 +94,7 @@ RULES: tuple[Rule, ...] = (
         flag=("retriable",),
         phase=("commit", "abort"),
         scenario=(
-            "The call failed for a reason that passes, and goes on when called again. "
+            "The call failed for a reason that passes, and succeeds when called again. "
             "Replaying the sends instead writes everything twice."
         ),
         source="KAFKA-19176; librdkafka #4558",

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from kafkaguard._retries.machine import DONE
-from kafkaguard._verdicts.bare_errors import met
+from kafkaguard._verdicts.bare_errors import current_error
 from kafkaguard_policies.running import testing
 from kafkaguard_policies.running.not_repeatable import LAZY, name_of, raise_lazy
 
@@ -66,7 +66,7 @@ class _Driver(ABC, Generic[T]):
             self._call.abandoned()
             return False
         else:  # a raised KafkaError is not an exception
-            self.step = self._call.failed(met())
+            self.step = self._call.failed(current_error())
         return True
 
     def _is_stopped(self) -> bool:

@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from kafkaguard._retries.events import logger
-from kafkaguard._verdicts.bare_errors import met
+from kafkaguard._verdicts.bare_errors import current_error
 from kafkaguard_policies.running import testing
 from kafkaguard_policies.running.caller import Caller
 from kafkaguard_policies.running.drivers import AsyncDriver, Driver
@@ -91,7 +91,7 @@ class Retrier(Caller):
         except Exception as error:  # noqa: BLE001 - judged, and raised again if it ends
             failure = error
         except:  # noqa: E722 - a raised KafkaError is not an exception
-            failure = met()
+            failure = current_error()
         else:
             if result.__class__ in LAZY:
                 raise_lazy(result, fn)
@@ -130,7 +130,7 @@ class Retrier(Caller):
         except Exception as error:  # noqa: BLE001 - judged, and raised again if it ends
             failure = error
         except:  # noqa: E722 - a raised KafkaError is not an exception
-            failure = met()
+            failure = current_error()
         else:
             shared.count_success()
             if self._on_success:

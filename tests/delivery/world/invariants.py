@@ -125,13 +125,13 @@ def _left_over(world: World) -> Iterator[str]:
         yield f"{pending} are pending in the end"
     if machine.holds and machine.lost is None:
         yield f"sends are held in the end: {machine.holds}"
-    if machine._waiting.topics:
-        yield f"rounds in the end: {machine._waiting.topics}"
-    if machine._fates.open:
-        yield f"records in the end: {list(machine._fates.open)}"
-    lines = machine._lines
-    if lines.open or lines.again or any(lines._lines.values()):
-        yield f"batches in the end: {list(lines.open)} {lines.again} {lines._lines}"
+    if machine._queue.topics:
+        yield f"rounds in the end: {machine._queue.topics}"
+    if machine._outcomes.open:
+        yield f"records in the end: {list(machine._outcomes.open)}"
+    in_flight = machine._in_flight
+    if in_flight.open or in_flight.resent or any(in_flight._by_place.values()):
+        yield f"batches in the end: {list(in_flight.open)} {in_flight.resent}"
 
 
 def _rescued(world: World) -> Iterator[str]:

@@ -17,7 +17,7 @@ from kafkaguard._delivery.transaction_calls import (
     TransactionCalls,
     proceed,
 )
-from kafkaguard._delivery.transaction_words import TransactionTraits
+from kafkaguard._delivery.transaction_errors import TransactionTraits
 from kafkaguard.errors import ClientConnectionError, KafkaGuardError, for_code
 from kafkaguard.errors._base import Action
 from tests.delivery.world.words import PlainErrors, PlainPolicy

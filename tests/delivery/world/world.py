@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from kafka.errors import KafkaConnectionError, UnknownError
 
 from kafkaguard._delivery import commands as c
-from kafkaguard._delivery.attempts import Shared
+from kafkaguard._delivery.attempts import AttemptLimits
 from kafkaguard._delivery.facts import HandOverStoppedError, Place, Raw
 from kafkaguard._delivery.machine import DeliveryMachine
 from kafkaguard._delivery.sizes import batch_size
@@ -96,7 +96,7 @@ class World:
             attempts=rng.choice((1, 4, PATIENT)),
             deadline=rng.choice((1.0, 50.0, LONG_S)),
         )
-        self.shared = Shared(
+        self.shared = AttemptLimits(
             budget=rng.choice((None, None, RetryBudget(2.0, 0.1))),
             breaker=rng.choice((None, None, CircuitBreaker(2, 5.0, 1))),
             pauses=rng.random() < 0.7,

@@ -53,13 +53,14 @@ def report_batches(producer: Any, report: Callable[[Any], object]) -> None:
     incomplete.add = note_and_report
 
 
-def check_appends(producer: Any, kept_out: Callable[[str, int, Raw], Any]) -> None:
+def check_appends(producer: Any, check_record: Callable[[str, int, Raw], Any]) -> None:
     """Call a function with each record, in its final bytes, before it is in a batch.
 
     Args:
         producer: The client's producer.
-        kept_out: Called with topic, partition and record. It returns None if the record
-            may enter a batch, or the future of a record that must not, or it raises.
+        check_record: Called with topic, partition and record. It returns None if the
+            record may enter a batch, or the future of a record that must not, or it
+            raises.
     """
     accumulator = producer._accumulator
     append = accumulator.append
@@ -74,7 +75,7 @@ def check_appends(producer: Any, kept_out: Callable[[str, int, Raw], Any]) -> No
         abort_on_new_batch: Any = False,
     ) -> Any:
         topic, partition = tp
-        inner = kept_out(topic, partition, Raw(key, value, headers, timestamp_ms))
+        inner = check_record(topic, partition, Raw(key, value, headers, timestamp_ms))
         if inner is not None:
             return inner, False, False, False
         return append(tp, timestamp_ms, key, value, headers, now, abort_on_new_batch)

@@ -96,8 +96,8 @@ def serialized(producer: Any, record: SendArguments) -> Raw:
     topic, headers = record.topic, record.headers or []
 
     def data(kind: str, given: Any) -> bytes | None:
-        made = producer._serialize(producer.config[kind], topic, headers, given)
-        return None if made is None else memoryview(made).tobytes()
+        serialized = producer._serialize(producer.config[kind], topic, headers, given)
+        return None if serialized is None else memoryview(serialized).tobytes()
 
     key = data("key_serializer", record.key)
     value = data("value_serializer", record.value)
@@ -180,14 +180,14 @@ def cause_of_death(producer: Any) -> BaseException | None:
     if manager is None:
         return None
     if manager.has_fatal_error():
-        found: BaseException = manager.last_error or KafkaError("no cause given")
-        return found
+        cause: BaseException = manager.last_error or KafkaError("no cause given")
+        return cause
     if manager._current_state == TransactionState.READY and not (
         manager.has_producer_id()
     ):
         # kafka-python drops its producer id when a batch expires that it had retried.
         # It requests a new id only in its first state, so it never gets one.
-        lost: BaseException = KafkaTimeoutError("it has lost its producer id")
+        lost: BaseException = KafkaTimeoutError("the producer has lost its id")
         return lost
     return None
 
@@ -234,10 +234,10 @@ def next_identity(producer: Any, batch: Any) -> ProducerIdAndEpoch | None:
         return None
     if producer.config["api_version"] < _KIP_360:
         return None
-    mine = producer._transaction_manager.producer_id_and_epoch
+    current = producer._transaction_manager.producer_id_and_epoch
     epoch = batch.producer_epoch
-    if mine.producer_id == batch.producer_id:  # the producer may have a newer epoch
-        epoch = max(epoch, mine.epoch)
+    if current.producer_id == batch.producer_id:  # the producer may have a newer epoch
+        epoch = max(epoch, current.epoch)
     return ProducerIdAndEpoch(batch.producer_id, epoch + 1)
 
 
@@ -318,10 +318,10 @@ def identity(producer: Any) -> ProducerIdAndEpoch | None:
     By these the coordinator distinguishes the successor from an old instance. None if
     the producer has no id yet, or if the brokers cannot compare it.
     """
-    found: ProducerIdAndEpoch = producer._transaction_manager.producer_id_and_epoch
-    if producer.config["api_version"] < _KIP_360 or not found.is_valid:
+    identity: ProducerIdAndEpoch = producer._transaction_manager.producer_id_and_epoch
+    if producer.config["api_version"] < _KIP_360 or not identity.is_valid:
         return None
-    return found
+    return identity
 
 
 def is_closed(producer: Any) -> bool:
@@ -341,10 +341,10 @@ def unwrapped(error: BaseException) -> BaseException:
     kafka-python turns a refused InitProducerId into a plain ``KafkaError("... [Error
     31] ...")``. Other errors are returned unchanged.
     """
-    found = re.search(r"\[Error (-?\d+)\]", str(error))
-    if type(error) is not KafkaError or found is None:
+    match = re.search(r"\[Error (-?\d+)\]", str(error))
+    if type(error) is not KafkaError or match is None:
         return error
-    inner: BaseException = for_code(int(found[1]))(str(error))
+    inner: BaseException = for_code(int(match[1]))(str(error))
     return inner
 
 

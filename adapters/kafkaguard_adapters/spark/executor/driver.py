@@ -126,7 +126,7 @@ class WindowDriver:
         Only failures are reported, and ``dead_letter.limit`` needs a total before the
         flush. A record that gets a dead letter is taken back (``undo_delivered``).
         """
-        self._letters.delivered(count)
+        self._letters.count_delivered(count)
 
     def refused_at_once(
         self, record: SinkRecord, reason: str, error: KafkaGuardError
@@ -139,7 +139,7 @@ class WindowDriver:
         if self._settings.on_reject(error) == "dead_letter":
             self._claim_letter(error, record.topic)
         else:
-            self._letters.ended()
+            self._letters.count_other()
         place = Place(record.topic or "", _partition(record))
         self._commands += self._machine.refused_at_once(
             object(), place, raw_of(record), error, _TIME, reason=reason
@@ -327,7 +327,7 @@ class WindowDriver:
         """Send records again, or dead letters, and wait for their outcomes."""
         for record in records:
             refused = record.origin
-            if refused is not None and refused.reason is None and not record.resent:
+            if refused and refused.reason is None and not record.resend_count:
                 assert refused.error is not None
                 self._letters.undo_delivered()
                 self._claim_letter(refused.error, refused.place.topic, refused)

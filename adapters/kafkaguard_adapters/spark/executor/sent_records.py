@@ -95,7 +95,7 @@ def split_superseded(
 ) -> tuple[list[tuple[Any, SinkRecord]], list[tuple[Any, SinkRecord]]]:
     """Separate the failures that a later record of the same key supersedes.
 
-    As ``Rounds._without_superseded``, before there is a machine.
+    As ``Resends._without_superseded``, before there is a machine.
 
     Args:
         records: All records that were sent, in their order.

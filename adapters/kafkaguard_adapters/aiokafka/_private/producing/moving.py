@@ -200,12 +200,12 @@ class Hooks:
 
     def _batches_of(self, request: Any) -> dict[Any, Followed]:
         """Find the batches of a request among the pending ones, one for a partition."""
-        wanted = {(topic, p) for topic, parts in request._topics for p, _ in parts}
-        known = self.followed
+        places = {(topic, p) for topic, parts in request._topics for p, _ in parts}
+        followed = self.followed
         return {
-            batch: known[batch]
+            batch: followed[batch]
             for batch in self._accumulator._pending_batches
-            if batch.tp in wanted and batch in known
+            if batch.tp in places and batch in followed
         }
 
 
@@ -345,9 +345,9 @@ def wrap_key_serializer(producer: Any, note: Callable[[Any, Any], None]) -> None
         return
 
     def serialize_and_note(key: Any) -> Any:
-        sent = serialize(key)
-        note(key, sent)
-        return sent
+        serialized = serialize(key)
+        note(key, serialized)
+        return serialized
 
     producer._key_serializer = serialize_and_note
 
@@ -363,7 +363,9 @@ def check_topic_names(producer: Any) -> None:
 
     def add_topic(topic: Any) -> Any:
         if not isinstance(topic, str):
-            raise TypeError(f"a topic is a str, not {topic!r}; nothing was sent")
+            raise TypeError(
+                f"topic must be a str, not {type(topic).__name__}; nothing was sent"
+            )
         if not can_be_a_topic(topic):
             raise InvalidTopicError(
                 f"{shortened(topic)!r} is not a topic's name ({ALLOWED}); nothing was "
@@ -426,15 +428,17 @@ def refused_partition(
         or raised_in.f_code is not AIOKafkaProducer._partition.__code__
     ):
         return None
-    given = raised_in.f_locals
-    topic, partition = given["topic"], given["partition"]
+    variables = raised_in.f_locals
+    topic, partition = variables["topic"], variables["partition"]
     if partition is None:
         return None
-    known = producer.client.cluster.partitions_for_topic(topic)
-    if known is None or partition in known:
+    partitions = producer.client.cluster.partitions_for_topic(topic)
+    if partitions is None or partition in partitions:
         return None
-    made = make_error(topic, partition, known)
-    return _with_raw(made, given["serialized_key"], given["serialized_value"])
+    partition_error = make_error(topic, partition, partitions)
+    return _with_raw(
+        partition_error, variables["serialized_key"], variables["serialized_value"]
+    )
 
 
 def _with_raw(error: Any, key: Any, value: Any) -> Exception:
@@ -452,12 +456,12 @@ async def fresh_partitions(producer: Any, topic: str, within: float) -> set[int]
         topic: The topic.
         within: Time limit in seconds.
     """
-    client, known = producer.client, None
+    client, partitions = producer.client, None
     with suppress(TimeoutError):
         async with asyncio.timeout(within):
             if await client.force_metadata_update():
-                known = client.cluster.partitions_for_topic(topic)
-    return known
+                partitions = client.cluster.partitions_for_topic(topic)
+    return partitions
 
 
 def keep_large_records(producer: Any) -> None:
@@ -496,11 +500,11 @@ def bytes_of(
     if raw is None:
         return None
     try:
-        given = _ARGUMENTS.bind_partial(None, *args, **kwargs).arguments
+        arguments = _ARGUMENTS.bind_partial(None, *args, **kwargs).arguments
     except TypeError:  # the user's class has another signature
         return raw
-    headers = given.get("headers") or raw.headers or ()
-    return raw._replace(timestamp_ms=given.get("timestamp_ms"), headers=headers)
+    headers = arguments.get("headers") or raw.headers or ()
+    return raw._replace(timestamp_ms=arguments.get("timestamp_ms"), headers=headers)
 
 
 class NullKeyNotes:
@@ -516,23 +520,25 @@ class NullKeyNotes:
     def __init__(self, builder: Any) -> None:
         self.count = 0
         self._is_null = False
-        self._append, self._make = builder.append, builder._serialize
+        self._append, self._serialize = builder.append, builder._serialize
         builder.append, builder._serialize = self.append, self.serialize
         builder.kafkaguard_null_keys = self
 
     def serialize(self, key: Any, value: Any) -> Any:
         """Serialise, as the builder does."""
-        made = self._make(key, value)
-        self._is_null = made[0] is None
-        return made
+        parts = self._serialize(key, value)
+        self._is_null = parts[0] is None
+        return parts
 
     def append(
         self, *, timestamp: Any, key: Any, value: Any, headers: Any = None
     ) -> Any:
         """Append, as the builder does."""
-        found = self._append(timestamp=timestamp, key=key, value=value, headers=headers)
-        self.count += found is not None and self._is_null
-        return found
+        result = self._append(
+            timestamp=timestamp, key=key, value=value, headers=headers
+        )
+        self.count += result is not None and self._is_null
+        return result
 
 
 def is_batch(builder: Any) -> bool:

@@ -8,7 +8,7 @@ import pytest
 
 from kafkaguard import Action, errors
 from kafkaguard._delivery import commands as c
-from kafkaguard._delivery.attempts import Shared
+from kafkaguard._delivery.attempts import AttemptLimits
 from kafkaguard._delivery.dead_letters import letter_for
 from kafkaguard._delivery.facts import Place, Raw
 from kafkaguard._delivery.report import DeliveryReport
@@ -56,7 +56,7 @@ class TestAgain:
     @pytest.mark.parametrize("code", [19, 89])
     def test_an_attempt_of_the_policy_waits_as_long_as_it_is_told(self, code):
         """A throttled record is told as a wait, all others as a retry."""
-        machine = machine_of(PATIENT, Shared(random=lambda: 0.5))
+        machine = machine_of(PATIENT, AttemptLimits(random=lambda: 0.5))
         told = refuse(machine, code, first_try=True)
         (event,) = events(told, RetryEvent if code == 19 else WaitEvent)
         assert event.wait == 0.05
@@ -69,7 +69,7 @@ class TestAgain:
 
     def test_closing_producer_makes_no_attempt(self):
         """A record that fails during close() is not sent again."""
-        machine = machine_of(PATIENT, Shared())
+        machine = machine_of(PATIENT, AttemptLimits())
         machine.closing(0.0)
         assert outcome(refuse(machine, 19, first_try=True)).ending == "failed"
 
@@ -82,12 +82,12 @@ class TestAgain:
     ):
         """If the policy has one, and it may succeed."""
         error = errors.for_code(code)(api="Produce")
-        assert machine_of(policy, Shared()).keeps(error) is is_kept
+        assert machine_of(policy, AttemptLimits()).keeps(error) is is_kept
 
     def test_the_error_of_a_settled_record_says_that_it_is_the_outcome(self):
         """A retry around the send then leaves it; of a queued record it says no."""
         assert outcome(refuse(machine_of(), 19, first_try=True)).error.is_outcome
-        machine = machine_of(PATIENT, Shared())
+        machine = machine_of(PATIENT, AttemptLimits())
         refuse(machine, 19, first_try=True)
         [record] = machine.open_work().records
         assert not record.error.is_outcome
@@ -95,7 +95,7 @@ class TestAgain:
     def test_a_record_without_another_attempt_says_how_many_there_were(self):
         """The last error names the number of attempts and the policy."""
         policy = PlainPolicy(attempts=2, deadline=100.0)
-        machine = machine_of(policy, Shared(random=lambda: 0.0))
+        machine = machine_of(policy, AttemptLimits(random=lambda: 0.0))
         records, again = resent(machine, begun(machine), first_try=True)
         machine.sent("t", again.items, 0.0)
         refused = refusals(again, 19, "record", first_try=True)
@@ -115,7 +115,7 @@ class TestAgain:
 
     def test_a_closing_producer_keeps_no_record_that_send_refuses(self):
         """The policy's attempts have ended, so the call raises."""
-        machine = machine_of(PATIENT, Shared(random=lambda: 0.0))
+        machine = machine_of(PATIENT, AttemptLimits(random=lambda: 0.0))
         error = errors.for_code(19)(api="Produce")
         assert machine.keeps(error)
         machine.closing(0.0)

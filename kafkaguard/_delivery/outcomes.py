@@ -1,4 +1,4 @@
-"""What happens to a failed record: queued, dead-lettered, dropped, or settled."""
+"""Outcomes of failed records: queued, dead-lettered, dropped, or settled."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from kafkaguard._delivery.judging import (
     MESSAGE_TOO_LARGE,
     add_words,
     is_rejected,
+    make_unanswered,
     may_be_set_aside,
     may_be_tried,
-    unanswered,
 )
 from kafkaguard._delivery.records import Record, RecordOutcome
 from kafkaguard._delivery.report import SupersededError
@@ -34,15 +34,15 @@ from kafkaguard.errors._base import Action
 
 if TYPE_CHECKING:
     from kafkaguard._delivery.attempts import Attempts
-    from kafkaguard._delivery.books import Books
+    from kafkaguard._delivery.counters import Counters
     from kafkaguard._delivery.facts import Batch, Traits
-    from kafkaguard._delivery.lines import Lines
+    from kafkaguard._delivery.in_flight import InFlight
     from kafkaguard._delivery.outbox import Outbox
     from kafkaguard._delivery.records import Ending
+    from kafkaguard._delivery.resend_queue import ResendQueue
     from kafkaguard._delivery.shell import ClientErrors, Policy
     from kafkaguard._delivery.size_limits import SizeLimits
     from kafkaguard._delivery.transaction import Transaction
-    from kafkaguard._delivery.waiting import Waiting
     from kafkaguard._retries.machine import InDoubt, OnReject, Ruling, Step
 
 #: Seconds between the attempts to send a record alone; they grow up to `DRAIN_S`.
@@ -51,20 +51,20 @@ _NO_BYTES = "the record's bytes cannot be read"
 _CLOSED = "the producer was closed before it was confirmed"
 
 
-class Fates:
+class Outcomes:
     """All failed records and dead letters that are not settled.
 
     Args:
         traits: The client's traits.
         policy: The policy.
         errors: Makes the client's errors.
-        books: Counts the outcomes.
+        counters: Counts the outcomes.
         transaction: Is told which records of a transaction have failed.
         size_limits: The size limits of topics.
         attempts: The policy's attempts and waits.
-        waiting: The records that wait to be sent again.
-        lines: Batches in their order.
-        out: Takes the commands.
+        queue: The records that wait to be sent again.
+        in_flight: Batches in their order.
+        outbox: Takes the commands.
 
     Attributes:
         open: The records that are not settled.
@@ -75,26 +75,26 @@ class Fates:
         traits: Traits,
         policy: Policy,
         errors: ClientErrors,
-        books: Books,
+        counters: Counters,
         transaction: Transaction,
         size_limits: SizeLimits,
         attempts: Attempts,
         *,
-        waiting: Waiting,
-        lines: Lines,
-        out: Outbox,
+        queue: ResendQueue,
+        in_flight: InFlight,
+        outbox: Outbox,
     ) -> None:
         self.open: dict[Record, None] = {}
         self._traits = traits
         self._policy = policy
         self._errors = errors
-        self._books = books
+        self._counters = counters
         self._transaction = transaction
         self._size_limits = size_limits
         self._attempts = attempts
-        self._waiting = waiting
-        self._lines = lines
-        self._out = out
+        self._queue = queue
+        self._in_flight = in_flight
+        self._outbox = outbox
         self._letters = 0
         self._is_closed = False
         self._warned: set[str] = set()
@@ -105,7 +105,7 @@ class Fates:
         """Add a record."""
         self.open[record] = None
         if not record.is_letter:
-            self._out.emit(commands.Attach(record))
+            self._outbox.emit(commands.Attach(record))
 
     # --- what becomes of one ----------------------------------------------------------
 
@@ -117,11 +117,13 @@ class Fates:
         """
         record.happens(RecordEvent.QUEUE)
         topic = record.place.topic
-        number = record.resent + 2  # the first attempt is number 1
+        number = record.resend_count + 2  # the first attempt is number 1
         is_repeated = record.is_suspect and record.singles > 1
         gap = min(DRAIN_S, FIRST_GAP_S * 2**record.singles) if is_repeated else 0.0
-        self._out.tell(RetryEvent, topic, number=number, wait=gap, action=Action.RETRY)
-        self._waiting.add(record, now + gap)
+        self._outbox.tell(
+            RetryEvent, topic, number=number, wait=gap, action=Action.RETRY
+        )
+        self._queue.add(record, now + gap)
 
     def queue_attempt(self, record: Record, error: KafkaGuardError, now: float) -> bool:
         """Queue a record for the policy's next attempt.
@@ -145,14 +147,14 @@ class Fates:
         record.happens(RecordEvent.QUEUE)
         topic = record.place.topic
         if ruling.action is Action.WAIT:
-            self._out.tell(WaitEvent, topic, wait=step.wait)
+            self._outbox.tell(WaitEvent, topic, wait=step.wait)
         else:
             number = record.retry.attempts + 1
             action = ruling.action
-            self._out.tell(
+            self._outbox.tell(
                 RetryEvent, topic, number=number, wait=step.wait, action=action
             )
-        self._waiting.add(record, now + step.wait)
+        self._queue.add(record, now + step.wait)
         return True
 
     def _step(self, record: Record, error: KafkaGuardError, now: float) -> Step:
@@ -173,7 +175,7 @@ class Fates:
         self._attempts.handed_over(topic)
         if step.kind != "again":
             return None
-        self._out.tell(WaitEvent, topic, wait=step.wait)
+        self._outbox.tell(WaitEvent, topic, wait=step.wait)
         return step.wait
 
     def give_time(self, record: Record, error: KafkaGuardError) -> None:
@@ -187,9 +189,9 @@ class Fates:
 
     def ask_size_limit(self, topic: str) -> None:
         """Request a topic's limit, unless it is being looked up."""
-        if topic not in self._size_limits.asked:
-            self._size_limits.asked.add(topic)
-            self._out.emit(commands.AskSizeLimit(topic))
+        if topic not in self._size_limits.pending:
+            self._size_limits.pending.add(topic)
+            self._outbox.emit(commands.AskSizeLimit(topic))
 
     def end(self, record: Record, error: KafkaGuardError, now: float) -> None:
         """End a record that is not sent again: fail, dead-letter or drop it."""
@@ -217,7 +219,7 @@ class Fates:
     def fail(self, record: Record, error: KafkaGuardError) -> None:
         """Settle a record as failed or in doubt."""
         if isinstance(error, SupersededError):
-            self._books.superseded()
+            self._counters.count_superseded()
         if self._traits.transactional:
             self._transaction.fail(error, in_flight=record.batch is not None)
         written = error.verdict.written
@@ -243,12 +245,12 @@ class Fates:
         del self.open[record]
         batch = record.batch
         if batch is not None:
-            batch.left -= 1
-            if not batch.left and batch.ended is not None:
-                self._lines.shorten(batch.place)
+            batch.unsettled -= 1
+            if not batch.unsettled and batch.ended is not None:
+                self._in_flight.drop_ended(batch.place)
         if not record.is_letter:
-            self._books.settled(record.outcome)
-            self._out.emit(commands.Settle(record))
+            self._counters.count_outcome(record.outcome)
+            self._outbox.emit(commands.Settle(record))
 
     def on_reject(self, error: KafkaGuardError) -> OnReject:
         """Return what the policy does with a record that failed with this error."""
@@ -264,7 +266,9 @@ class Fates:
         return ruling.in_doubt if is_doubt else "raise"
 
     def _ruling(self, error: KafkaGuardError) -> Ruling:
-        return self._policy.ruling(error.verdict, self._out.context(error.topic), error)
+        return self._policy.ruling(
+            error.verdict, self._outbox.context(error.topic), error
+        )
 
     # --- dead letters -----------------------------------------------------------------
 
@@ -301,7 +305,9 @@ class Fates:
                 "dead_letter.topic is the record's own topic, which would refuse it "
                 "again: name another topic"
             )
-        return self._books.letters.count_letter(self._policy.dead_letter.limit, record)
+        return self._counters.letters.count_letter(
+            self._policy.dead_letter.limit, record
+        )
 
     def _may_go_without_time(
         self, letter: Record, error: KafkaGuardError, now: float
@@ -362,7 +368,7 @@ class Fates:
             self._letter_failed(letter, error)
             return
         letter.happens(RecordEvent.QUEUE)
-        self._waiting.add(letter)
+        self._queue.add(letter)
 
     def _room(self, topic: str, error: KafkaGuardError) -> int | None:
         """Return the size limit of a dead letter in bytes, or None.
@@ -373,8 +379,8 @@ class Fates:
         most, client = self._size_limits.most(topic), self._traits.largest_request
         if self._traits.compresses and error.code != MESSAGE_TOO_LARGE:
             most = None
-        known = [limit for limit in (most, client) if limit is not None]
-        return min(known, default=None)
+        limits = [limit for limit in (most, client) if limit is not None]
+        return min(limits, default=None)
 
     def letter_delivered(self, letter: Record, batch: Batch, index: int) -> None:
         """Settle the record whose dead letter was delivered."""
@@ -389,7 +395,7 @@ class Fates:
             if number is not None:
                 where.append(f"{name} {number}")
         add_words(origin.error, f"its dead letter is in {', '.join(where)}")
-        self._out.tell(
+        self._outbox.tell(
             DeadLetterEvent,
             origin.error.topic,
             error=origin.error.name,
@@ -403,7 +409,7 @@ class Fates:
         assert origin.error is not None
         if isinstance(why, KafkaGuardError):
             origin.letter_error = why
-        self._books.letters.undo_letter()
+        self._counters.letters.undo_letter()
         self.settle(letter, "failed")
         add_words(
             origin.error,
@@ -449,7 +455,7 @@ class Fates:
         self.fail(record, error)
 
     def _doubtful(self, record: Record, why: str) -> KafkaGuardError:
-        return unanswered(
+        return make_unanswered(
             self._errors,
             f"it was sent again and got no answer ({why}): it may have been written",
             api="Produce",
@@ -462,7 +468,7 @@ class Fates:
     def tell_rejected(self, error: KafkaGuardError, on_reject: OnReject) -> None:
         """Tell the event of a refused record; other failures have no such event."""
         if is_rejected(error):
-            self._out.tell(
+            self._outbox.tell(
                 RejectEvent, error.topic, error=error.name, on_reject=on_reject
             )
 
@@ -470,7 +476,7 @@ class Fates:
         topic = error.topic or ""
         if topic not in self._warned:
             self._warned.add(topic)
-            self._out.warn(
+            self._outbox.warn(
                 f"policy {self._policy.name} drops refused records of topic {topic}; "
                 f"the first one failed with {error.name}. Later ones are only counted, "
                 "as dropped in the report"

@@ -9,8 +9,8 @@ import pytest
 
 from kafkaguard._delivery.client_life import ClientLife
 from kafkaguard._delivery.facts import Batch, Place
-from kafkaguard._delivery.lines import Lines
-from kafkaguard._delivery.rounds import Rounds
+from kafkaguard._delivery.in_flight import InFlight
+from kafkaguard._delivery.resends import Resends
 from kafkaguard._delivery.table import (
     CLIENTS,
     RECORDS,
@@ -44,12 +44,12 @@ class Keyed(Batch):
         return [(self.position, index) for index in range(self.count)]
 
 
-def lines_of(*batches):
-    """Return the lines in which these batches have begun."""
-    lines = Lines()
+def in_flight_of(*batches):
+    """Return what is in flight when these batches have begun."""
+    in_flight = InFlight()
     for batch in batches:
-        lines.begin(batch)
-    return lines
+        in_flight.begin(batch)
+    return in_flight
 
 
 @pytest.mark.parametrize("fact", ["count", "tokens", "keys", "raws"])
@@ -76,68 +76,70 @@ class TestNewest:
 
     def test_it_is_the_last_one_of_its_key(self):
         """The newest record counts, in several batches and within one batch."""
-        lines = lines_of(
+        in_flight = in_flight_of(
             Keyed(HERE, 1, [b"a", b"b"]), Keyed(HERE, 2, [b"a", b"a", b"c"])
         )
-        assert lines.newest(HERE, {b"a", b"b"}) == (
+        assert in_flight.find_newest(HERE, {b"a", b"b"}) == (
             {b"a": ((0, 2), 1), b"b": ((0, 1), 1)},
             None,
         )
-        assert lines.newest(THERE, {b"a"}) == ({}, None)
+        assert in_flight.find_newest(THERE, {b"a"}) == ({}, None)
 
     def test_a_record_that_was_sent_again_counts_where_it_belongs(self):
         """It came first, whatever batch it went with in the end."""
         late = Keyed(HERE, 2, [b"a", b"b"])
         late.ranks[0] = ((0, 1), 5)
-        lines = lines_of(Keyed(HERE, 1, [b"x"]), late, Keyed(HERE, 3, [b"a"]))
-        assert lines.newest(HERE, {b"a"})[0] == {b"a": ((0, 3), 0)}
-        lines = lines_of(Keyed(HERE, 1, [b"a"] * 9), late)
-        assert lines.newest(HERE, {b"a"})[0] == {b"a": ((0, 1), 8)}
+        in_flight = in_flight_of(Keyed(HERE, 1, [b"x"]), late, Keyed(HERE, 3, [b"a"]))
+        assert in_flight.find_newest(HERE, {b"a"})[0] == {b"a": ((0, 3), 0)}
+        in_flight = in_flight_of(Keyed(HERE, 1, [b"a"] * 9), late)
+        assert in_flight.find_newest(HERE, {b"a"})[0] == {b"a": ((0, 1), 8)}
 
     def test_what_was_certainly_not_written_does_not_count(self):
         """An older one of the key may be sent again."""
         batch = Keyed(HERE, 1, [b"a", b"a"])
         batch.unwritten.add(1)
-        assert lines_of(batch).newest(HERE, {b"a"})[0] == {b"a": ((0, 1), 0)}
+        assert in_flight_of(batch).find_newest(HERE, {b"a"})[0] == {b"a": ((0, 1), 0)}
         batch.unwritten.add(0)
-        assert lines_of(batch).newest(HERE, {b"a"})[0] == {}
+        assert in_flight_of(batch).find_newest(HERE, {b"a"})[0] == {}
 
     def test_a_batch_without_keys_may_hold_any(self):
         """Unless none of its records was written; the newest such batch counts."""
         first, second = Keyed(HERE, 1, None), Keyed(HERE, 2, None)
-        lines = lines_of(first, second)
-        _, unknown = lines.newest(HERE, {b"a"})
+        in_flight = in_flight_of(first, second)
+        _, unknown = in_flight.find_newest(HERE, {b"a"})
         assert unknown > ((0, 2), 10**9)
         assert unknown < ((0, 3), 0)
         second.unwritten.update((0, 1))
-        _, unknown = lines.newest(HERE, {b"a"})
+        _, unknown = in_flight.find_newest(HERE, {b"a"})
         assert ((0, 1), 10**9) < unknown < ((0, 2), 0)
         first.unwritten.update((0, 1))
-        assert lines.newest(HERE, {b"a"}) == ({}, None)
+        assert in_flight.find_newest(HERE, {b"a"}) == ({}, None)
 
     def test_a_batch_of_resent_records_has_their_keys(self):
         """A client cannot show an open batch, but each record in it is known."""
         batch = Keyed(HERE, 5, None)
-        lines = lines_of(batch)
+        in_flight = in_flight_of(batch)
         first, second = batch.tokens()
-        lines.again[first] = Failed(None, b"a", ((0, 1), 0))
-        assert lines.newest(HERE, {b"a"})[1] is not None  # the second may have any key
-        lines.again[second] = Failed(None, b"b", ((0, 2), 0))
-        assert lines.newest(HERE, {b"a", b"c"}) == ({b"a": ((0, 1), 0)}, None)
+        in_flight.resent[first] = Failed(None, b"a", ((0, 1), 0))
+        assert (
+            in_flight.find_newest(HERE, {b"a"})[1] is not None
+        )  # the second may have any key
+        in_flight.resent[second] = Failed(None, b"b", ((0, 2), 0))
+        assert in_flight.find_newest(HERE, {b"a", b"c"}) == ({b"a": ((0, 1), 0)}, None)
 
     def test_a_batch_is_remembered_until_all_before_it_is_settled(self):
         """A record that failed early is compared with what came after."""
         first, second = Keyed(HERE, 1, [b"a"]), Keyed(HERE, 2, [b"a"])
-        lines = lines_of(first, second)
+        in_flight = in_flight_of(first, second)
         second.ended = "accepted"
-        lines.end(second)
-        assert lines.newest(HERE, {b"a"})[0] == {b"a": ((0, 2), 0)}
-        first.ended, first.left = "failed", 1
-        lines.end(first)
-        assert lines.newest(HERE, {b"a"})[0] == {b"a": ((0, 2), 0)}
-        first.left = 0
-        lines.shorten(HERE)
-        assert lines.newest(HERE, {b"a"})[0] == {}
+        in_flight.end(second)
+        assert in_flight.find_newest(HERE, {b"a"})[0] == {b"a": ((0, 2), 0)}
+        first.ended, first.unsettled = "failed", 1
+        in_flight.end(first)
+        assert in_flight.find_newest(HERE, {b"a"})[0] == {b"a": ((0, 2), 0)}
+        first.unsettled = 0
+        in_flight.drop_ended(HERE)
+        assert in_flight.find_newest(HERE, {b"a"})[0] == {}
 
 
 @dataclass(eq=False)
@@ -154,11 +156,11 @@ class Failed:
     is_alone: bool | None = None
 
 
-def superseded(lines, *records):
+def superseded(in_flight, *records):
     """Return which of the records a later one of their key has overtaken."""
-    rounds = object.__new__(Rounds)
-    rounds._lines = lines
-    late = rounds._superseded(list(records))
+    resends = object.__new__(Resends)
+    resends._in_flight = in_flight
+    late = resends._superseded(list(records))
     return [record in late for record in records]
 
 
@@ -168,62 +170,62 @@ class TestSuperseded:
     def test_a_later_record_of_its_key_and_partition_counts(self):
         """Not an earlier one, nor itself, nor one of another key or partition."""
         one = Keyed(HERE, 1, [b"a", b"b"])
-        lines = lines_of(one, Keyed(HERE, 2, [b"b"]), Keyed(THERE, 3, [b"a"]))
+        in_flight = in_flight_of(one, Keyed(HERE, 2, [b"b"]), Keyed(THERE, 3, [b"a"]))
         mine = Failed(one, b"a", ((0, 1), 0))
         overtaken = Failed(one, b"b", ((0, 1), 1))
         other = Failed(Keyed(THERE, 3, [b"a"]), b"a", ((0, 2), 0))
-        assert superseded(lines, mine, overtaken) == [False, True]
-        assert superseded(lines, mine, other) == [False, True]
-        assert superseded(lines, other, mine) == [True, False]
+        assert superseded(in_flight, mine, overtaken) == [False, True]
+        assert superseded(in_flight, mine, other) == [False, True]
+        assert superseded(in_flight, other, mine) == [True, False]
 
     def test_records_without_a_key_or_a_batch_have_no_order(self):
         """Records without a key are never overtaken."""
         one = Keyed(HERE, 1, [None, b"a"])
-        lines = lines_of(one, Keyed(HERE, 2, [None, b"a"]))
+        in_flight = in_flight_of(one, Keyed(HERE, 2, [None, b"a"]))
         keyless = Failed(one, None, ((0, 1), 0))
         refused = Failed(None, b"a", ((0, 1), 0))
-        assert superseded(lines, keyless, refused) == [False, False]
+        assert superseded(in_flight, keyless, refused) == [False, False]
 
     def test_a_later_batch_whose_keys_cannot_be_told_overtakes_all(self):
         """It may hold any key, whether an older record of it is known or not."""
         one = Keyed(HERE, 1, [b"a", b"b"])
-        lines = lines_of(one, Keyed(HERE, 2, None))
+        in_flight = in_flight_of(one, Keyed(HERE, 2, None))
         assert superseded(
-            lines, Failed(one, b"a", ((0, 1), 0)), Failed(one, b"c", ((0, 1), 1))
+            in_flight, Failed(one, b"a", ((0, 1), 0)), Failed(one, b"c", ((0, 1), 1))
         ) == [True, True]
-        assert superseded(lines, Failed(one, b"a", ((0, 3), 0))) == [False]
+        assert superseded(in_flight, Failed(one, b"a", ((0, 3), 0))) == [False]
 
 
 class TestNextGroup:
     """Who is handed over next, and whether it goes alone."""
 
-    def next_group(self, lines, *records, now=0.0):
+    def next_group(self, in_flight, *records, now=0.0):
         """Return the next group of records, and those whose time was over."""
-        rounds, expired = object.__new__(Rounds), []
-        rounds._lines, rounds.oversize = lines, set()
-        rounds.expire = lambda record, _: expired.append(record)
+        resends, expired = object.__new__(Resends), []
+        resends._in_flight, resends.oversize = in_flight, set()
+        resends.expire = lambda record, _: expired.append(record)
         groups = iter([list(records), []])
         topic = SimpleNamespace(name="t", next_group=lambda: next(groups))
-        return rounds._next_group(topic, now), expired
+        return resends._next_group(topic, now), expired
 
     def test_a_record_whose_time_is_over_now_is_not_handed_over(self):
         """At its due time there is none left."""
         one = Keyed(HERE, 1, [b"a", b"b"])
         early = Failed(one, b"a", ((0, 1), 0), due=10.0)
         late = Failed(one, b"b", ((0, 1), 1), due=10.1)
-        assert self.next_group(Lines(), early, late, now=10.0) == ([late], [early])
+        assert self.next_group(InFlight(), early, late, now=10.0) == ([late], [early])
 
     def test_a_record_is_alone_where_nothing_else_of_its_topic_is_open(self):
         """Only then is it certain that an answer is about it."""
         one = Keyed(THERE, 1, [b"a", b"b"])
         records = [Failed(one, key, ((0, 1), n)) for n, key in enumerate((b"a", b"b"))]
-        open_one = lines_of(Keyed(HERE, 1, [b"x"]))
-        for lines, group, is_alone in (
-            (Lines(), records[:1], True),
-            (Lines(), records, False),
+        open_one = in_flight_of(Keyed(HERE, 1, [b"x"]))
+        for in_flight, group, is_alone in (
+            (InFlight(), records[:1], True),
+            (InFlight(), records, False),
             (open_one, records[:1], False),
         ):
-            taken, _ = self.next_group(lines, *group)
+            taken, _ = self.next_group(in_flight, *group)
             assert taken == group
             assert {is_alone} == {record.is_alone for record in taken}
 
@@ -234,53 +236,53 @@ class TestOverdue:
     def test_an_overdue_batch_is_looked_at_once_a_second(self):
         """A batch past its deadline is checked each second until it has its outcome."""
         batch = Keyed(HERE, 1, [b"a"], due=10.0)
-        lines = lines_of(batch)
-        assert lines.next_due() == 10.0
-        assert lines.overdue(9.9) == []
+        in_flight = in_flight_of(batch)
+        assert in_flight.next_due() == 10.0
+        assert in_flight.take_overdue(9.9) == []
         for now in (10.0, 11.0, 12.0):
-            assert lines.overdue(now) == [batch]
-            assert lines.overdue(now + 0.9) == []
-            assert lines.next_due() == now + 1.0
+            assert in_flight.take_overdue(now) == [batch]
+            assert in_flight.take_overdue(now + 0.9) == []
+            assert in_flight.next_due() == now + 1.0
         batch.ended = "failed"
-        lines.end(batch)
-        assert lines.overdue(20.0) == []
-        assert lines.next_due() is None
+        in_flight.end(batch)
+        assert in_flight.take_overdue(20.0) == []
+        assert in_flight.next_due() is None
 
     def test_the_parts_of_a_batch_have_no_more_time_than_it_had(self):
         """All of them together take its place."""
         whole = Keyed(HERE, 1, [b"a", b"b"], due=10.0)
-        lines = lines_of(whole)
+        in_flight = in_flight_of(whole)
         parts = [Keyed(HERE, n, [k], 30.0, whole) for n, k in enumerate((b"a", b"b"))]
-        lines.begin(parts[0])
+        in_flight.begin(parts[0])
         assert whole.ended is None
-        lines.begin(parts[1])
+        in_flight.begin(parts[1])
         assert whole.ended == "split"
-        assert list(lines.open) == whole.parts == parts
+        assert list(in_flight.open) == whole.parts == parts
         assert [(each.due, each.next_check) for each in parts] == [(10.0, 10.0)] * 2
 
     def test_the_parts_of_a_batch_are_counted_in_its_place(self):
         """Open and failed records of a split batch keep its place in the order."""
         whole = Keyed(HERE, 1, [b"a", b"b", b"c"])
-        lines = lines_of(whole)
-        assert lines.left([whole]) == (3, 0)
+        in_flight = in_flight_of(whole)
+        assert in_flight.count_open([whole]) == (3, 0)
         one, two = (Keyed(HERE, n, k, 10.0, whole) for n, k in ((1, [1]), (2, [2, 3])))
-        lines.begin(one)
-        lines.begin(two)
-        assert lines.left([whole]) == (3, 0)
-        one.ended, one.left = "failed", 1
-        assert lines.left([whole]) == (2, 1)
+        in_flight.begin(one)
+        in_flight.begin(two)
+        assert in_flight.count_open([whole]) == (3, 0)
+        one.ended, one.unsettled = "failed", 1
+        assert in_flight.count_open([whole]) == (2, 1)
         two.ended = "accepted"
-        assert lines.left([whole]) == (0, 1)
+        assert in_flight.count_open([whole]) == (0, 1)
 
     def test_a_topic_is_quiet_when_none_of_its_batches_is_open(self):
         """Open batches of other topics do not count."""
         one, other = Keyed(HERE, 1, [b"a"]), Keyed(Place("u", 0), 1, [b"a"])
-        lines = lines_of(one, other)
-        assert not lines.is_quiet("t")
+        in_flight = in_flight_of(one, other)
+        assert not in_flight.is_quiet("t")
         one.ended = "accepted"
-        lines.end(one)
-        assert lines.is_quiet("t")
-        assert not lines.is_quiet("u")
+        in_flight.end(one)
+        assert in_flight.is_quiet("t")
+        assert not in_flight.is_quiet("u")
 
 
 def dead():
@@ -349,12 +351,12 @@ class TestLife:
         """While it is dead; that of a successor that dies as well comes after it."""
         first, second = Keyed(HERE, 1, [b"a"]), Keyed(HERE, 2, [b"a"])
         life = ClientLife()
-        life.leaves_in_doubt(first)
+        life.keep_in_doubt(first)
         assert life.locking_out is None
         life.die(OSError("gone"), HERE)
         assert life.may_answer
-        life.leaves_in_doubt(first)
-        life.leaves_in_doubt(second)
+        life.keep_in_doubt(first)
+        life.keep_in_doubt(second)
         assert life.locking_out is first
         life.happens(ClientEvent.HEARD_OUT)
         assert life.may_answer
@@ -363,7 +365,7 @@ class TestLife:
         life.revive()
         assert life.locking_out is first
         life.die(OSError("again"), None)
-        life.leaves_in_doubt(second)
+        life.keep_in_doubt(second)
         assert life.locking_out is second
 
     @pytest.mark.parametrize(

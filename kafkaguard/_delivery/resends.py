@@ -1,4 +1,4 @@
-"""Rounds of all topics: which of the records that wait are sent again next."""
+"""Records that are sent again: which of those that wait are next, by topic."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ if TYPE_CHECKING:
 
     from kafkaguard._delivery.attempts import Attempts
     from kafkaguard._delivery.facts import Place
-    from kafkaguard._delivery.fates import Fates
+    from kafkaguard._delivery.in_flight import InFlight
     from kafkaguard._delivery.judging import Judge
-    from kafkaguard._delivery.lines import Lines
     from kafkaguard._delivery.outbox import Outbox
+    from kafkaguard._delivery.outcomes import Outcomes
     from kafkaguard._delivery.records import Record
+    from kafkaguard._delivery.resend_queue import ResendQueue
     from kafkaguard._delivery.shell import Policy
     from kafkaguard._delivery.size_limits import SizeLimits
     from kafkaguard._delivery.topic_round import TopicRound
-    from kafkaguard._delivery.waiting import Waiting
 
 
-class Rounds:
+class Resends:
     """Hands over the records that wait, topic by topic.
 
     Args:
         policy: The policy.
         judge: Makes the errors that the machine decides on without the client.
-        lines: Batches in their order.
+        in_flight: Batches in their order.
         size_limits: The size limits of topics.
         attempts: How long a topic waits for the breaker.
-        waiting: The records that wait.
-        fates: Ends the records that are not sent again.
-        out: Takes the commands.
+        queue: The records that wait.
+        outcomes: Ends the records that are not sent again.
+        outbox: Takes the commands.
 
     Attributes:
         oversize: Topics that have just refused a record for its size; others of the
@@ -47,45 +47,45 @@ class Rounds:
         self,
         policy: Policy,
         judge: Judge,
-        lines: Lines,
+        in_flight: InFlight,
         size_limits: SizeLimits,
         attempts: Attempts,
-        waiting: Waiting,
-        fates: Fates,
-        out: Outbox,
+        queue: ResendQueue,
+        outcomes: Outcomes,
+        outbox: Outbox,
     ) -> None:
         self.oversize: set[str] = set()
         self._policy = policy
         self._judge = judge
-        self._lines = lines
+        self._in_flight = in_flight
         self._size_limits = size_limits
         self._attempts = attempts
-        self._waiting = waiting
-        self._fates = fates
-        self._out = out
+        self._queue = queue
+        self._outcomes = outcomes
+        self._outbox = outbox
         self._warned: set[str] = set()
 
     def held(self, name: str, now: float) -> None:
         """Let a topic's batches end: none of its sends is running."""
-        topic = self._waiting.topics.get(name)
+        topic = self._queue.topics.get(name)
         if topic is not None and topic.state is TopicState.HOLDING:
             topic.happens(TopicEvent.HELD)
             topic.until = now + DRAIN_S
-            if not self._lines.is_quiet(name):
-                self._out.emit(commands.SendNow())
+            if not self._in_flight.is_quiet(name):
+                self._outbox.emit(commands.SendNow())
 
-    # --- going on ---------------------------------------------------------------------
+    # --- hand-overs -------------------------------------------------------------------
 
     def go_on(self, now: float) -> None:
         """Hand over records, or free the sends, of each topic whose wait is over."""
-        if self._waiting.can_go_on:
-            for topic in list(self._waiting.topics.values()):
+        if self._queue.can_go_on:
+            for topic in list(self._queue.topics.values()):
                 self._go_on(topic, now)
 
     def _go_on(self, topic: TopicRound, now: float) -> None:
-        self._waiting.hold_if_needed(topic)
+        self._queue.hold_if_needed(topic)
         if self._needs_size_limit(topic, now):
-            self._fates.ask_size_limit(topic.name)
+            self._outcomes.ask_size_limit(topic.name)
         elif self._is_ready(topic, now) and not self._pause_if_due(topic, now):
             self._hand_over(topic, now)
 
@@ -93,7 +93,7 @@ class Rounds:
         """Hand over a topic's next records, or free its sends if none is left."""
         group = self._next_group(topic, now)
         if not group:
-            self._waiting.close(topic)
+            self._queue.close(topic)
             return
         is_first = topic.state is TopicState.OPEN
         topic.happens(TopicEvent.LETTERS if is_first else TopicEvent.SEND)
@@ -101,7 +101,7 @@ class Rounds:
         self._attempts.handed_over(topic.name)
         for record in group:
             record.happens(RecordEvent.SEND)
-        self._out.emit(commands.Send(topic.name, tuple(group)))
+        self._outbox.emit(commands.Send(topic.name, tuple(group)))
 
     def _needs_size_limit(self, topic: TopicRound, now: float) -> bool:
         """Return whether the next records may be above a limit that is not known."""
@@ -119,7 +119,7 @@ class Rounds:
         if not topic.has_due:
             return False
         if topic.state is TopicState.DRAINING:
-            return self._lines.is_quiet(topic.name) or now >= topic.until
+            return self._in_flight.is_quiet(topic.name) or now >= topic.until
         if topic.state is TopicState.PAUSED:
             return now >= topic.not_before or topic.is_empty
         return not topic.away or now >= topic.until
@@ -139,7 +139,7 @@ class Rounds:
 
     def _next_group(self, topic: TopicRound, now: float) -> list[Record]:
         """Return the records to hand over next; end those that must not be sent."""
-        is_quiet = self._lines.is_quiet(topic.name)
+        is_quiet = self._in_flight.is_quiet(topic.name)
         while group := topic.next_group():
             group = [r for r in group if not self._end_if_hopeless(r, topic, now)]
             group = self._without_superseded(group, now)
@@ -163,17 +163,17 @@ class Rounds:
         if self._size_limits.size_beyond(topic.name, record.raw) is None:
             return False
         text = self._size_limits.describe(topic.name, record.raw)
-        error = self._judge.too_large(record.place, text)
-        self._fates.end(record, error, now)
+        error = self._judge.make_too_large(record.place, text)
+        self._outcomes.end(record, error, now)
         return True
 
     def expire(self, record: Record, now: float) -> None:
         """End a record whose time was over before it could be sent again."""
         if record.is_letter:
-            self._fates.not_sent_again(record, "its time limit was over", now)
+            self._outcomes.not_sent_again(record, "its time limit was over", now)
             return
         assert record.error is not None
-        self._fates.end(record, self._judge.not_in_time(record.error), now)
+        self._outcomes.end(record, self._judge.make_late(record.error), now)
 
     # --- the order of keys ------------------------------------------------------------
 
@@ -188,8 +188,8 @@ class Rounds:
             assert record.error is not None
             error = record.error
             if error.verdict.written == "no":
-                error = self._judge.superseded(error)
-            self._fates.end(record, error, now)
+                error = self._judge.make_superseded(error)
+            self._outcomes.end(record, error, now)
         return [record for record in group if record not in late]
 
     def _superseded(self, group: list[Record]) -> set[Record]:
@@ -201,7 +201,7 @@ class Rounds:
         late = set()
         for place, records in by_place.items():
             keys = {record.key for record in records}
-            newest, unknown = self._lines.newest(place, keys)
+            newest, unknown = self._in_flight.find_newest(place, keys)
             for record in records:
                 later = (newest.get(record.key), unknown)
                 if any(rank is not None and record.rank < rank for rank in later):
@@ -211,7 +211,7 @@ class Rounds:
     def _warn_of_order(self, topic: str) -> None:
         if topic not in self._warned:
             self._warned.add(topic)
-            self._out.warn(
+            self._outbox.warn(
                 f"policy {self._policy.name} has rescue: any_order, and a record of "
                 f"topic {topic} is sent again after a later one of its key"
             )
@@ -220,16 +220,16 @@ class Rounds:
 
     def dues(self) -> Iterator[float]:
         """Iterate over the times at which ``tick`` has something to do."""
-        for record in self._waiting.records():
+        for record in self._queue.records():
             yield record.due
-        if not self._waiting.can_go_on:
+        if not self._queue.can_go_on:
             return
-        for topic in self._waiting.topics.values():
-            if topic.has_due and topic.name not in self._size_limits.asked:
+        for topic in self._queue.topics.values():
+            if topic.has_due and topic.name not in self._size_limits.pending:
                 yield topic.next_due
 
     def expire_all(self, now: float) -> None:
         """End the waiting records whose time is over."""
-        for record in [r for r in self._waiting.records() if r.due <= now]:
+        for record in [r for r in self._queue.records() if r.due <= now]:
             if record.state is RecordState.QUEUED:
                 self.expire(record, now)

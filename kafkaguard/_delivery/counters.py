@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 TransactionEnding = Literal["delivered", "aborted", "in_doubt"]
 
 
-class Books:
+class Counters:
     """Counts outcomes.
 
     Args:
@@ -31,49 +31,49 @@ class Books:
         self._uncommitted = 0
         self._reset()
 
-    def delivered(self, count: int) -> None:
+    def count_delivered(self, count: int) -> None:
         """Count records that the broker has confirmed."""
         if self._transactional:
             self._uncommitted += count
         else:
             self._counts["delivered"] += count
-        self.letters.delivered(count)
+        self.letters.count_delivered(count)
 
-    def transaction_ended(self, ending: TransactionEnding) -> None:
+    def end_transaction(self, ending: TransactionEnding) -> None:
         """Count the confirmed records of a transaction; its failures count as seen."""
         self._counts[ending] += self._uncommitted
         self._uncommitted = 0
         self.mark_seen()
 
-    def settled(self, outcome: RecordOutcome) -> None:
+    def count_outcome(self, outcome: RecordOutcome) -> None:
         """Count a record that has failed at least once."""
         ending = outcome.ending
         if ending == "delivered":
-            self.delivered(1)
+            self.count_delivered(1)
             return
         self._counts[ending] += 1
         if ending != "dead_lettered":
-            self.letters.ended()
-        if ending in ("failed", "in_doubt") and len(self._outcomes) < MAX_ERRORS:
-            self._outcomes.append(outcome)
+            self.letters.count_other()
+        if ending in ("failed", "in_doubt") and len(self._failures) < MAX_ERRORS:
+            self._failures.append(outcome)
 
-    def superseded(self) -> None:
+    def count_superseded(self) -> None:
         """Count a record that was overtaken by a later one of its key."""
         self._superseded += 1
 
     @property
     def has_unseen(self) -> bool:
         """Whether a report would have errors that the application has not checked."""
-        return any(not outcome.seen for outcome in self._outcomes)
+        return any(not outcome.seen for outcome in self._failures)
 
     def mark_seen(self) -> None:
         """Mark all failures as seen by the application; they stay counted."""
-        for outcome in self._outcomes:
+        for outcome in self._failures:
             outcome.seen = True
 
     def report(self, pending: int) -> DeliveryReport:
         """Return the counts since the last report, and start new ones."""
-        unseen = [outcome for outcome in self._outcomes if not outcome.seen]
+        unseen = [outcome for outcome in self._failures if not outcome.seen]
         self.mark_seen()
         report = DeliveryReport(
             pending=pending,
@@ -88,4 +88,4 @@ class Books:
         self._superseded = 0
         names = "delivered", "failed", "in_doubt", "dead_lettered", "dropped", "aborted"
         self._counts = dict.fromkeys(names, 0)
-        self._outcomes: list[RecordOutcome] = []
+        self._failures: list[RecordOutcome] = []

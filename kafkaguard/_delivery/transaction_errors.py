@@ -142,7 +142,7 @@ class Fence(NamedTuple):
     in_doubt: bool
 
 
-class TransactionWords:
+class TransactionErrors:
     """Makes the errors of transactional calls.
 
     Args:
@@ -154,19 +154,19 @@ class TransactionWords:
         self._errors = errors
         self._traits = traits
 
-    def judged(
+    def make_judged(
         self, cause: Any, call: Call, *, in_doubt: bool = False, **context: Any
     ) -> KafkaGuardError:
         """Make the error of a call that has failed."""
         context = {"transactional": True, "phase": call.phase, **context}
-        made = self._errors.translate(cause, api=call.api, context=context)
-        if in_doubt and made.verdict.written == "no":
-            made = self._errors.translate(
-                cause, api=call.api, verdict=replace(made.verdict, written="maybe")
+        error = self._errors.translate(cause, api=call.api, context=context)
+        if in_doubt and error.verdict.written == "no":
+            error = self._errors.translate(
+                cause, api=call.api, verdict=replace(error.verdict, written="maybe")
             )
-        return made
+        return error
 
-    def not_transactional(self, call: Call) -> KafkaGuardError:
+    def make_not_transactional(self, call: Call) -> KafkaGuardError:
         """Make the error for a transactional call of another kind of producer."""
         return self._errors.make(
             ClientStateError,
@@ -175,13 +175,13 @@ class TransactionWords:
             theirs=self._traits.theirs,
         )
 
-    def pending(self, limit: TimeLimit) -> KafkaGuardError:
+    def make_pending(self, limit: TimeLimit) -> KafkaGuardError:
         """Make the error of a commit that has waited for records in vain."""
-        return self._advised(
+        return self._make_advised(
             f"records had no outcome within {limit}", _again(COMMIT), _NOT_REQUESTED
         )
 
-    def unanswered(
+    def make_unanswered(
         self, call: Call, limit: TimeLimit, cause: Any, *, in_doubt: bool = False
     ) -> KafkaGuardError:
         """Make the error of a commit or an abort without an answer in time.
@@ -196,10 +196,12 @@ class TransactionWords:
         advice = _again(call)
         if call is ABORT and self._traits.can_build:
             advice += ", or begin_transaction(), which then uses a new producer"
-        text = f"the coordinator did not answer within {limit}"
-        return self._advised(text, advice, verdict, cause)
+        whose = self._traits.transactional_id
+        of_id = "" if whose is None else f" of transactional.id {whose}"
+        text = f"the coordinator{of_id} did not answer within {limit}"
+        return self._make_advised(text, advice, verdict, cause)
 
-    def unconfirmed(
+    def make_unconfirmed(
         self, offsets: Any, group: Any, limit: TimeLimit, cause: Any
     ) -> KafkaGuardError:
         """Make the error of offsets that were not confirmed in time.
@@ -213,17 +215,17 @@ class TransactionWords:
         topics = ", ".join(sorted({place.topic for place in offsets})) or "no topic"
         name = getattr(group, "group_id", group)
         whose = f" of group {name}" if isinstance(name, str) else ""
-        return self._advised(
+        return self._make_advised(
             f"the offsets{whose} for {topics} were not confirmed within {limit}, since "
             "the group's coordinator does not answer, or the brokers do not know one "
             "of the topics or partitions",
-            "call the same method again to wait for longer, or abort_transaction()",
+            f"call {OFFSETS.method}() again to wait for longer, or abort_transaction()",
             _NO_ANSWER[OFFSETS],
             cause,
             api=OFFSETS.api,
         )
 
-    def _advised(
+    def _make_advised(
         self,
         text: str,
         advice: str,
@@ -232,18 +234,22 @@ class TransactionWords:
         api: str | None = "EndTxn",
     ) -> KafkaGuardError:
         if cause is None:
-            made = self._errors.make(ClientTimeoutError, text, api=api, verdict=verdict)
+            error = self._errors.make(
+                ClientTimeoutError, text, api=api, verdict=verdict
+            )
         else:
-            made = self._errors.translate(cause, message=text, api=api, verdict=verdict)
-        made.advice = advice
-        return made
+            error = self._errors.translate(
+                cause, message=text, api=api, verdict=verdict
+            )
+        error.advice = advice
+        return error
 
-    def out_of_order(
+    def make_out_of_order(
         self, call: Call, state: TransactionState, original: Any = None
     ) -> KafkaGuardError:
         """Make the error of a call in a wrong order; the client is not dead."""
         method = self._traits.send if call is SEND else call.method
-        made = self._errors.make(
+        error = self._errors.make(
             ClientStateError,
             f"{method}() was called in a wrong order and did nothing: "
             f"{_NEXT_STEPS.get(state, self._traits.first)}",
@@ -252,10 +258,10 @@ class TransactionWords:
             original=original,
             verdict=OUT_OF_ORDER_CALL,
         )
-        made.__cause__ = original
-        return made
+        error.__cause__ = original
+        return error
 
-    def abort_first(
+    def make_abort_first(
         self,
         failure: KafkaGuardError,
         call: Call,
@@ -275,7 +281,7 @@ class TransactionWords:
         if failure.given_verdict is ABORTED and isinstance(
             failure.__cause__, KafkaGuardError
         ):
-            failure = failure.__cause__  # this one is made here
+            failure = failure.__cause__  # made here
         what, which = failure.name, "this transaction has failed"
         if isinstance(failure, UnrelatedError) and failure.original_type:
             what = failure.original_type.rpartition(".")[2]
@@ -289,18 +295,18 @@ class TransactionWords:
             "verdict": _MAYBE_ABORTED if in_doubt else ABORTED,
         }
         if original is None:
-            made = self._errors.make(ABORTED.error_class, **place)
+            error = self._errors.make(ABORTED.error_class, **place)
         else:
-            made = self._errors.translate(original, **place)
-            made.code = ABORTED.error_class.code
-            if hasattr(made, "errno"):
-                made.__dict__["errno"] = made.code
-        made.advice = "call abort_transaction(), then begin again"
-        made.advice += "" if failure.topic is None else " without it"
-        made.__cause__ = failure
-        return made
+            error = self._errors.translate(original, **place)
+            error.code = ABORTED.error_class.code
+            if hasattr(error, "errno"):
+                error.__dict__["errno"] = error.code
+        error.advice = "call abort_transaction(), then begin again"
+        error.advice += "" if failure.topic is None else " without it"
+        error.__cause__ = failure
+        return error
 
-    def not_aborted(self, cause: Any) -> KafkaGuardError:
+    def make_not_aborted(self, cause: Any) -> KafkaGuardError:
         """Make the error of an abort that has failed finally."""
         return self._errors.translate(
             cause,
@@ -313,9 +319,9 @@ class TransactionWords:
             verdict=NOT_ABORTED,
         )
 
-    def commit_in_doubt(self, cause: Any) -> KafkaGuardError:
+    def make_commit_in_doubt(self, cause: Any) -> KafkaGuardError:
         """Make the error for a commit whose answer was lost."""
-        made = self._errors.translate(
+        error = self._errors.translate(
             cause,
             message=f"{self._errors.client} gave up before the commit was answered "
             f"({str(cause) or type(cause).__name__}): the transaction may have been "
@@ -325,10 +331,10 @@ class TransactionWords:
             api=COMMIT.api,
             verdict=_NO_ANSWER[COMMIT],
         )
-        made.original_text = None
-        return made
+        error.original_text = None
+        return error
 
-    def no_successor(self) -> KafkaGuardError:
+    def make_no_successor(self) -> KafkaGuardError:
         """Make the error of a producer that cannot go on, and that cannot be built."""
         return self._errors.make(
             ClientClosedError,
@@ -338,7 +344,7 @@ class TransactionWords:
             theirs=self._traits.theirs,
         )
 
-    def fenced(self, fence: Fence, call: Call) -> KafkaGuardError:
+    def make_fenced(self, fence: Fence, call: Call) -> KafkaGuardError:
         """Make the error of a producer from which the coordinator accepts nothing.
 
         Its codes do not show whether another instance runs, but the time may show that
@@ -395,4 +401,4 @@ def say_aborted(error: BaseException) -> None:
 
 
 def _again(call: Call) -> str:
-    return f"call the same method again ({call.method})"
+    return f"call {call.method}() again"

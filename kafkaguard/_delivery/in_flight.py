@@ -1,7 +1,7 @@
-"""Batches without an answer, by partition, in the order of their records.
+"""Batches in flight, by partition, in the order of their records.
 
-A batch stays in its line while an earlier batch is open, because a record that failed
-is compared with the records that were accepted after it.
+A batch that has ended stays here while an earlier one of its partition is open, because
+a record that failed is compared with the records that were accepted after it.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ CHECK_AGAIN_S = 1.0
 _PAST_ALL = 1 << 62
 
 
-class Lines:
+class InFlight:
     """All open batches, and the batches that began after them.
 
     Attributes:
         open: Batches without an outcome, in the order in which they began.
-        again: Records that were sent again and have no outcome, by their token.
+        resent: Records that were sent again and have no outcome, by their token.
     """
 
     def __init__(self) -> None:
         self.open: dict[Batch, None] = {}
-        self.again: dict[Hashable, Record] = {}
-        self._lines: defaultdict[Place, list[Batch]] = defaultdict(list)
+        self.resent: dict[Hashable, Record] = {}
+        self._by_place: defaultdict[Place, list[Batch]] = defaultdict(list)
         self._open_in: Counter[str] = Counter()
 
     def begin(self, batch: Batch) -> None:
         """Add a batch; a split batch ends when all of its parts have begun."""
         self.open[batch] = None
-        self._lines[batch.place].append(batch)
+        self._by_place[batch.place].append(batch)
         self._open_in[batch.place.topic] += 1
         parent = batch.parent
         if parent is None:
@@ -54,59 +54,59 @@ class Lines:
         """Remove a batch from the open ones."""
         del self.open[batch]
         self._open_in[batch.place.topic] -= 1
-        self.shorten(batch.place)
+        self.drop_ended(batch.place)
 
-    def shorten(self, place: Place) -> None:
-        """Remove the ended batches at the front of a partition's line."""
-        line = self._lines[place]
-        done = 0
-        for batch in line:
-            if batch.ended is None or batch.left:
+    def drop_ended(self, place: Place) -> None:
+        """Remove the ended batches that no open one of their partition precedes."""
+        batches = self._by_place[place]
+        count = 0
+        for batch in batches:
+            if batch.ended is None or batch.unsettled:
                 break
-            done += 1
-        if done == len(line):
-            del self._lines[place]
+            count += 1
+        if count == len(batches):
+            del self._by_place[place]
         else:
-            del line[:done]
+            del batches[:count]
 
     def is_quiet(self, topic: str) -> bool:
         """Whether no batch of a topic is open."""
         return not self._open_in[topic]
 
-    def overdue(self, now: float) -> list[Batch]:
+    def take_overdue(self, now: float) -> list[Batch]:
         """Return the open batches whose time is over; each again after an interval."""
-        late = [batch for batch in self.open if batch.next_check <= now]
-        for batch in late:
+        overdue = [batch for batch in self.open if batch.next_check <= now]
+        for batch in overdue:
             batch.next_check = now + CHECK_AGAIN_S
-        return late
+        return overdue
 
     def next_due(self) -> float | None:
         """Return when the first open batch is due, or None."""
         return min((batch.next_check for batch in self.open), default=None)
 
-    def hasten(self, topic: str) -> None:
+    def cap_deadlines(self, topic: str) -> None:
         """Cap the time of batches at the first deadline of a resent record in them.
 
         Attempts of the policy are an exception: each has the client's full time.
         """
         for batch in self.open:
             if batch.place.topic == topic:
-                mine = map(self.again.get, batch.tokens())
-                dues = [r.due for r in mine if r is not None and r.retry is None]
+                records = map(self.resent.get, batch.tokens())
+                dues = [r.due for r in records if r is not None and r.retry is None]
                 first = min(dues, default=batch.next_check)
                 if first < batch.next_check:
                     batch.next_check, batch.is_capped = first, True
 
-    def take_again(
+    def take_resent(
         self, batch: Batch, failed: Collection[int]
     ) -> Iterator[tuple[int, Record]]:
         """Remove and return the accepted records of a batch that were sent again."""
         for index, token in enumerate(batch.tokens()):
-            if index not in failed and (record := self.again.pop(token, None)):
+            if index not in failed and (record := self.resent.pop(token, None)):
                 batch.ranks[index] = record.rank
                 yield index, record
 
-    def newest(
+    def find_newest(
         self, place: Place, keys: Collection[bytes | None]
     ) -> tuple[dict[bytes | None, Rank], Rank | None]:
         """Find the newest record of each key that was or may have been written.
@@ -121,16 +121,16 @@ class Lines:
         """
         newest: dict[bytes | None, Rank] = {}
         unknown: Rank | None = None
-        for batch in self._lines.get(place, ()):
+        for batch in self._by_place.get(place, ()):
             if batch.ended == "split":
                 continue
-            found = batch.keys() or self._resent_keys(batch)
-            if found is None:
+            batch_keys = batch.keys() or self._resent_keys(batch)
+            if batch_keys is None:
                 if len(batch.unwritten) < batch.count:
                     last = (batch.position, _PAST_ALL)
                     unknown = last if unknown is None else max(unknown, last)
                 continue
-            for index, key in enumerate(found):
+            for index, key in enumerate(batch_keys):
                 if key in keys and batch.may_hold(index):
                     rank = self._rank_of(batch, index)
                     if key not in newest or newest[key] < rank:
@@ -139,22 +139,22 @@ class Lines:
 
     def _resent_keys(self, batch: Batch) -> Sequence[bytes | None] | None:
         """Return the keys of a batch that has only resent records, else None."""
-        if not self.again:
+        if not self.resent:
             return None
-        records = [self.again.get(token) for token in batch.tokens()]
+        records = [self.resent.get(token) for token in batch.tokens()]
         keys = [record.key for record in records if record is not None]
         return keys if len(keys) == len(records) else None
 
     def _rank_of(self, batch: Batch, index: int) -> Rank:
-        if batch.ended is None and self.again:
-            record = self.again.get(batch.tokens()[index])
+        if batch.ended is None and self.resent:
+            record = self.resent.get(batch.tokens()[index])
             if record is not None:
                 return record.rank
         return batch.ranks.get(index, (batch.position, index))
 
     # --- counts -----------------------------------------------------------------------
 
-    def left(self, batches: Iterable[Batch]) -> tuple[int, int]:
+    def count_open(self, batches: Iterable[Batch]) -> tuple[int, int]:
         """Count the records of batches, and of their parts, that have no outcome.
 
         Returns:
@@ -163,17 +163,17 @@ class Lines:
         fresh = failed = 0
         for batch in batches:
             if batch.ended is None:
-                fresh += self._fresh(batch)
+                fresh += self._count_fresh(batch)
             elif batch.ended == "split":
-                more = self.left(batch.parts)
-                fresh, failed = fresh + more[0], failed + more[1]
+                of_parts = self.count_open(batch.parts)
+                fresh, failed = fresh + of_parts[0], failed + of_parts[1]
             else:
-                failed += batch.left
+                failed += batch.unsettled
         return fresh, failed
 
-    def _fresh(self, batch: Batch) -> int:
+    def _count_fresh(self, batch: Batch) -> int:
         """Count the records that never failed; others are counted separately."""
         fresh = batch.count - batch.counted
-        if not self.again:
+        if not self.resent:
             return fresh
-        return fresh - sum(token in self.again for token in batch.tokens())
+        return fresh - sum(token in self.resent for token in batch.tokens())

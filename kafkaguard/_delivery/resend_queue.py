@@ -17,23 +17,23 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.records import Record
 
 
-class Waiting:
+class ResendQueue:
     """The topics with records that wait to be sent again.
 
     Args:
         client: Whether records can be handed over.
-        out: Takes the commands.
+        outbox: Takes the commands.
 
     Attributes:
         holds: The topics whose sends wait; with None in it, all sends wait.
         topics: Topics with a round, by name.
     """
 
-    def __init__(self, client: ClientLife, out: Outbox) -> None:
+    def __init__(self, client: ClientLife, outbox: Outbox) -> None:
         self.holds: set[str | None] = set()
         self.topics: dict[str, TopicRound] = {}
         self._client = client
-        self._out = out
+        self._outbox = outbox
 
     def add(self, record: Record, not_before: float = -math.inf) -> None:
         """Let a record wait for the next group of its topic's round.
@@ -67,7 +67,7 @@ class Waiting:
     def _hold(self, topic: TopicRound) -> None:
         topic.happens(TopicEvent.TROUBLE)
         self.holds.add(topic.name)
-        self._out.emit(commands.HoldSends(topic.name))
+        self._outbox.emit(commands.HoldSends(topic.name))
 
     def close(self, topic: TopicRound) -> None:
         """Free a topic of which no record waits any more."""
@@ -76,7 +76,7 @@ class Waiting:
         del self.topics[topic.name]
         if topic.name in self.holds:
             self.holds.discard(topic.name)
-            self._out.emit(commands.FreeSends(topic.name))
+            self._outbox.emit(commands.FreeSends(topic.name))
 
     @property
     def can_go_on(self) -> bool:
