@@ -10,10 +10,10 @@ from docutils import nodes
 from docutils.statemachine import StringList
 from sphinx.util.docutils import SphinxDirective
 
+from kafkaguard._errors.generated import BY_CODE, RETRIABLE_CODES
+from kafkaguard._errors.meanings import MEANINGS
 from kafkaguard._verdicts.classification import classify
 from kafkaguard._verdicts.rules import RULES
-from kafkaguard.errors._generated import BY_CODE, RETRIABLE_CODES
-from kafkaguard.errors._meanings import MEANINGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

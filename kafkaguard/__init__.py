@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.report import DeliveryReport as DeliveryReport
     from kafkaguard._verdicts.classification import classify as classify
     from kafkaguard._verdicts.context import TopicFacts as TopicFacts
-    from kafkaguard.errors._base import (
+    from kafkaguard._errors.base import (
         Action as Action,
         RuleInfo as RuleInfo,
         Verdict as Verdict,
@@ -48,7 +48,7 @@ exports(
         "kafkaguard._delivery.report": "DeliveryReport",
         "kafkaguard._verdicts.classification": "classify",
         "kafkaguard._verdicts.context": "TopicFacts",
-        "kafkaguard.errors._base": "Action RuleInfo Verdict",
+        "kafkaguard._errors.base": "Action RuleInfo Verdict",
         "kafkaguard_adapters.guard": "guard",
         "kafkaguard_policies.reading.sources": "load_policy",
         "kafkaguard_policies.retry_policy": "RetryPolicy",

@@ -15,8 +15,8 @@ from confluent_kafka import KafkaError
 from kafka import errors as kafka_errors
 
 from aiokafka import errors as aiokafka_errors
-from kafkaguard.errors._generated import BY_CODE
-from kafkaguard.errors._librdkafka import LOCAL_CODES
+from kafkaguard._errors.generated import BY_CODE
+from kafkaguard._errors.librdkafka import LOCAL_CODES
 
 ROOT = Path(__file__).resolve().parent.parent
 PATH = ROOT / "kafkaguard/cli/client_words.json"

@@ -23,20 +23,20 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.error import ValueSerializationError
 
 from kafkaguard import errors as e
+from kafkaguard._errors import special
+from kafkaguard._errors.generated import BY_CODE
+from kafkaguard._errors.librdkafka import LOCAL_CODES
 from kafkaguard._verdicts.apis import API_KEYS
 from kafkaguard._verdicts.classification import classify
 from kafkaguard._verdicts.context import Phase, TopicFacts
 from kafkaguard._verdicts.rules import RULES, Rule
 from kafkaguard._verdicts.rules.rule import ADMIN, CHANGES
 from kafkaguard._verdicts.signals import TEXTS, signal_of
-from kafkaguard.errors import _special
-from kafkaguard.errors._generated import BY_CODE
-from kafkaguard.errors._librdkafka import LOCAL_CODES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from kafkaguard.errors._base import Verdict
+    from kafkaguard._errors.base import Verdict
 
 ROOT = Path(__file__).resolve().parent.parent
 PATH = ROOT / "docs/all_verdicts.md"
@@ -190,7 +190,7 @@ def subjects() -> list[Subject]:
     """Return all codes, an unknown one, and all conditions."""
     codes = [*BY_CODE, 0, UNKNOWN_CODE]
     local = sorted(LOCAL_CODES, reverse=True)
-    conditions = (getattr(e, name) for name in _special.__all__)
+    conditions = (getattr(e, name) for name in special.__all__)
     return [
         *(Subject(code, e.for_code(code)) for code in (*sorted(codes), *local)),
         *(Subject(None, cls) for cls in conditions if cls.code is None),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkaguard.errors import KafkaGuardError
+from kafkaguard._errors import KafkaGuardError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

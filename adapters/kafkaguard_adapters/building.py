@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from kafkaguard._errors import ClientClosedError
 from kafkaguard._verdicts.topic_facts import TopicFactsCache
-from kafkaguard.errors import ClientClosedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -6,9 +6,7 @@ import importlib
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
-from kafkaguard._verdicts.classification import classify
-from kafkaguard._verdicts.signals import signal_of
-from kafkaguard.errors import (
+from kafkaguard._errors import (
     ClientStateError,
     KafkaGuardError,
     RecordPurgedError,
@@ -16,8 +14,10 @@ from kafkaguard.errors import (
     dual,
     for_code,
 )
-from kafkaguard.errors._base import Action, RuleInfo, Verdict
-from kafkaguard.errors._made import module_of
+from kafkaguard._errors.base import Action, RuleInfo, Verdict
+from kafkaguard._errors.made import module_of
+from kafkaguard._verdicts.classification import classify
+from kafkaguard._verdicts.signals import signal_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

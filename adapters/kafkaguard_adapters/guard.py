@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakValueDictionary
 
 from kafkaguard._common.arguments import flag, hook, mapping
+from kafkaguard._errors import ClientConfigurationError
+from kafkaguard._errors.made import module_of
 from kafkaguard._verdicts.context import TopicFacts
 from kafkaguard._verdicts.topic_facts import TopicFactsCache
-from kafkaguard.errors import ClientConfigurationError
-from kafkaguard.errors._made import module_of
 from kafkaguard_adapters.asking.cluster_view import explain
 from kafkaguard_adapters.building import Wish, build
 from kafkaguard_adapters.policy_uses import obeyed_by, unused_settings

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
-from kafkaguard.errors import ClientTimeoutError, KafkaGuardError
+from kafkaguard._errors import ClientTimeoutError, KafkaGuardError
 from kafkaguard_adapters.asking.cluster_calls import AsyncReportCalls, ReportCalls
 from kafkaguard_adapters.asking.cluster_view import explain
 

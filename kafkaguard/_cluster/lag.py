@@ -21,7 +21,7 @@ from kafkaguard._cluster.reports import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kafkaguard.errors import KafkaGuardError
+    from kafkaguard._errors import KafkaGuardError
 
 
 class LagReason(StrEnum):

@@ -12,7 +12,7 @@ from kafkaguard._cluster.reports import (
     raise_gravest,
     read_number,
 )
-from kafkaguard.errors import (
+from kafkaguard._errors import (
     ClientNotConnectedError,
     ClientProtocolError,
     ClientTimeoutError,

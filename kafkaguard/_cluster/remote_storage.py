@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kafkaguard._cluster.reports import TopicPartition
-    from kafkaguard.errors import KafkaGuardError
+    from kafkaguard._errors import KafkaGuardError
 
 #: Seconds without progress until a partition is checked.
 PATIENCE_S: Final = 5.0

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkaguard._common.arguments import whole_number, wrong_type
-from kafkaguard.errors import KafkaGuardError, for_code
+from kafkaguard._errors import KafkaGuardError, for_code
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from kafkaguard._cluster.reports import TopicPartition
+    from kafkaguard._errors import KafkaGuardError
     from kafkaguard._retries.events import Event
-    from kafkaguard.errors import KafkaGuardError
 
 
 @dataclass(frozen=True, slots=True)

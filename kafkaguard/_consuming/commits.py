@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
 from kafkaguard._consuming.events import CommitFailedEvent
+from kafkaguard._errors.base import RETRIABLE_ACTIONS, Action
 from kafkaguard._retries.backoff import draw_wait
 from kafkaguard._retries.machine import CallContext
-from kafkaguard.errors._base import RETRIABLE_ACTIONS, Action
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
     from kafkaguard._cluster.reports import TopicPartition
     from kafkaguard._consuming.machine import Policy
+    from kafkaguard._errors import KafkaGuardError
     from kafkaguard._retries.machine import Ruling
-    from kafkaguard.errors import KafkaGuardError
 
 Kind = Literal["sync", "async", "auto"]
 

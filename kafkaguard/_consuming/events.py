@@ -9,8 +9,8 @@ from kafkaguard._retries.events import Event
 
 if TYPE_CHECKING:
     from kafkaguard._cluster.reports import TopicPartition
-    from kafkaguard.errors import KafkaGuardError
-    from kafkaguard.errors._base import Action
+    from kafkaguard._errors import KafkaGuardError
+    from kafkaguard._errors.base import Action
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

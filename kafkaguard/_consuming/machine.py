@@ -36,21 +36,21 @@ from kafkaguard._consuming.events import (
     ReadFailedEvent,
 )
 from kafkaguard._consuming.standing import StandingReaders
+from kafkaguard._errors import RemoteStorageNotReadyError
+from kafkaguard._errors.base import RETRIABLE_ACTIONS, Action
 from kafkaguard._retries.backoff import draw_wait
 from kafkaguard._retries.machine import CallContext
 from kafkaguard._verdicts.classification import classify
-from kafkaguard.errors import RemoteStorageNotReadyError
-from kafkaguard.errors._base import RETRIABLE_ACTIONS, Action
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping
 
     from kafkaguard._cluster.reports import Make
     from kafkaguard._consuming.standing import Reader
+    from kafkaguard._errors import KafkaGuardError
+    from kafkaguard._errors.base import Verdict
     from kafkaguard._retries.machine import Ruling
     from kafkaguard._verdicts.context import TopicFacts
-    from kafkaguard.errors import KafkaGuardError
-    from kafkaguard.errors._base import Verdict
 
 #: The shortest wait of a partition in seconds, whatever the policy's backoff.
 FLOOR_S: Final = 0.1

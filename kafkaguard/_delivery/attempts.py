@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
     from kafkaguard._delivery.facts import Traits
     from kafkaguard._delivery.records import Record
+    from kafkaguard._errors import KafkaGuardError
     from kafkaguard._retries.breaker import Change, CircuitBreaker
     from kafkaguard._retries.budget import RetryBudget
     from kafkaguard._retries.machine import Ruling
-    from kafkaguard.errors import KafkaGuardError
 
 #: The policy makes no attempts beyond those of the client.
 NEVER = Step("stop")

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from kafkaguard._delivery.dialects import foreign_headers, names_of, origins_of
 from kafkaguard._delivery.facts import Raw
 from kafkaguard._delivery.sizes import batch_size
-from kafkaguard.errors import InvalidRecordKeyError, MessageTooLargeError
-from kafkaguard.errors._base import Action, RuleInfo, Verdict
+from kafkaguard._errors import InvalidRecordKeyError, MessageTooLargeError
+from kafkaguard._errors.base import Action, RuleInfo, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.dialects import Dialect
     from kafkaguard._delivery.facts import Header
     from kafkaguard._delivery.shell import ClientErrors
-    from kafkaguard.errors import KafkaGuardError
+    from kafkaguard._errors import KafkaGuardError
 
 PREFIX = "kafkaguard."
 REASON = f"{PREFIX}reason"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from kafkaguard.errors import KafkaGuardError
+from kafkaguard._errors import KafkaGuardError
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence

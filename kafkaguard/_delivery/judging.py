@@ -6,9 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard._delivery.report import SupersededError
-from kafkaguard._verdicts.classification import classify
-from kafkaguard._verdicts.signals import signal_of
-from kafkaguard.errors import (
+from kafkaguard._errors import (
     AuthenticationError,
     BatchMateRefusedError,
     ClientClosedError,
@@ -27,7 +25,9 @@ from kafkaguard.errors import (
     UnknownProducerIdError,
     for_code,
 )
-from kafkaguard.errors._base import Action, RuleInfo, Verdict
+from kafkaguard._errors.base import Action, RuleInfo, Verdict
+from kafkaguard._verdicts.classification import classify
+from kafkaguard._verdicts.signals import signal_of
 
 if TYPE_CHECKING:
     from kafkaguard._delivery.facts import Place, Refusal, Traits

@@ -45,12 +45,12 @@ from kafkaguard._delivery.table import (
 )
 from kafkaguard._delivery.topic_round import DRAIN_S
 from kafkaguard._delivery.transaction import Transaction
-from kafkaguard._retries.events import RecreateEvent
-from kafkaguard.errors import (
+from kafkaguard._errors import (
     ClientTimeoutError,
     InvalidRecordKeyError,
     MessageTooLargeError,
 )
+from kafkaguard._retries.events import RecreateEvent
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -68,9 +68,9 @@ if TYPE_CHECKING:
     )
     from kafkaguard._delivery.report import DeliveryReport
     from kafkaguard._delivery.shell import ClientErrors, Policy
+    from kafkaguard._errors import KafkaGuardError
     from kafkaguard._retries.machine import OnReject
     from kafkaguard._verdicts.context import TopicFacts
-    from kafkaguard.errors import KafkaGuardError
 
 _NOTHING: tuple[Command, ...] = ()
 

@@ -20,17 +20,17 @@ from kafkaguard._delivery.records import Record, RecordOutcome
 from kafkaguard._delivery.report import SupersededError
 from kafkaguard._delivery.table import RecordEvent, RecordState
 from kafkaguard._delivery.topic_round import DRAIN_S
+from kafkaguard._errors import (
+    KafkaGuardError,
+    MessageTooLargeError,
+)
+from kafkaguard._errors.base import Action
 from kafkaguard._retries.events import (
     DeadLetterEvent,
     RejectEvent,
     RetryEvent,
     WaitEvent,
 )
-from kafkaguard.errors import (
-    KafkaGuardError,
-    MessageTooLargeError,
-)
-from kafkaguard.errors._base import Action
 
 if TYPE_CHECKING:
     from kafkaguard._delivery.attempts import Attempts

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from kafkaguard._delivery.facts import Batch, Place, Rank, Raw, Refusal
     from kafkaguard._delivery.table import RecordEvent
+    from kafkaguard._errors import KafkaGuardError
     from kafkaguard._retries.machine import Machine
-    from kafkaguard.errors import KafkaGuardError
 
 Ending = Literal["delivered", "failed", "in_doubt", "dead_lettered", "dropped"]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from kafkaguard._common.public import public
-from kafkaguard.errors import ClientStateError, FatalError, KafkaGuardError
-from kafkaguard.errors._base import Action, RuleInfo, Verdict
+from kafkaguard._errors import ClientStateError, FatalError, KafkaGuardError
+from kafkaguard._errors.base import Action, RuleInfo, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
         Traits,
     )
     from kafkaguard._delivery.records import Record
+    from kafkaguard._errors import KafkaGuardError
+    from kafkaguard._errors.base import Verdict
     from kafkaguard._retries.machine import CallContext, Ruling
-    from kafkaguard.errors import KafkaGuardError
-    from kafkaguard.errors._base import Verdict
 
 Rescue = Literal["ordered", "any_order", "never"]
 

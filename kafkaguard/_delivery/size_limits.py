@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkaguard._delivery.sizes import batch_size
-from kafkaguard.errors import KafkaGuardError
+from kafkaguard._errors import KafkaGuardError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,7 +10,7 @@ from kafkaguard._delivery.table import (
     TransactionEvent,
     TransactionState,
 )
-from kafkaguard.errors import (
+from kafkaguard._errors import (
     BatchMateRefusedError,
     ClientTimeoutError,
     RecordPurgedError,
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkaguard._delivery.counters import Counters, TransactionEnding
-    from kafkaguard.errors import KafkaGuardError
+    from kafkaguard._errors import KafkaGuardError
 
 
 class Transaction:

@@ -38,9 +38,9 @@ from kafkaguard._delivery.transaction_errors import (
     TransactionTraits,
     say_aborted,
 )
+from kafkaguard._errors import ClientClosedError, KafkaGuardError
+from kafkaguard._errors.base import Action
 from kafkaguard._retries.machine import CallContext, Machine
-from kafkaguard.errors import ClientClosedError, KafkaGuardError
-from kafkaguard.errors._base import Action
 
 if TYPE_CHECKING:
     from collections.abc import Callable

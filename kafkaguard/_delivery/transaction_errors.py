@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafkaguard._delivery.judging import ABORTED
 from kafkaguard._delivery.table import TransactionState
-from kafkaguard._verdicts.classification import classify
-from kafkaguard.errors import (
+from kafkaguard._errors import (
     ClientClosedError,
     ClientStateError,
     ClientTimeoutError,
@@ -16,7 +15,8 @@ from kafkaguard.errors import (
     TransactionAbortableError,
     UnrelatedError,
 )
-from kafkaguard.errors._base import Action, RuleInfo, Verdict
+from kafkaguard._errors.base import Action, RuleInfo, Verdict
+from kafkaguard._verdicts.classification import classify
 
 if TYPE_CHECKING:
     from kafkaguard._delivery.shell import ClientErrors

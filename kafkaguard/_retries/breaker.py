@@ -19,7 +19,7 @@ from threading import Lock
 from weakref import WeakValueDictionary
 
 from kafkaguard._common.public import public
-from kafkaguard.errors import ClientNotConnectedError
+from kafkaguard._errors import ClientNotConnectedError
 
 
 class BreakerState(StrEnum):

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, ClassVar, Protocol
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from kafkaguard._errors.base import Action
     from kafkaguard._retries.breaker import BreakerState
     from kafkaguard._retries.machine import CallContext, OnReject, StopReason
-    from kafkaguard.errors._base import Action
 
 logger = logging.getLogger("kafkaguard.events")
 logger.addHandler(logging.NullHandler())

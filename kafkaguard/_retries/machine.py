@@ -13,8 +13,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from kafkaguard._common.arguments import flag, known_flag
+from kafkaguard._errors.base import RETRIABLE_ACTIONS, Action, Verdict
 from kafkaguard._retries.backoff import Backoff, draw_wait
-from kafkaguard.errors._base import RETRIABLE_ACTIONS, Action, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection

@@ -9,8 +9,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from kafkaguard._errors import KafkaGuardError, dual
 from kafkaguard._verdicts.classification import classify
-from kafkaguard.errors import KafkaGuardError, dual
 
 
 def current_error() -> KafkaGuardError:

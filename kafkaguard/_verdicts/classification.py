@@ -7,14 +7,14 @@ from functools import lru_cache
 from operator import index
 from typing import TYPE_CHECKING, Any, get_args
 
-from kafkaguard import errors as e
+from kafkaguard import _errors as e
 from kafkaguard._common.arguments import flag, known_flag, wrong_type
+from kafkaguard._errors.base import RETRIABLE_ACTIONS, Verdict
 from kafkaguard._verdicts.apis import API_KEYS
 from kafkaguard._verdicts.context import Phase, TopicFacts
 from kafkaguard._verdicts.request_names import no_such_request
 from kafkaguard._verdicts.rules import RULES, Rule
 from kafkaguard._verdicts.signals import IMPLIED, REPORTED, quick_signal, signal_of
-from kafkaguard.errors._base import RETRIABLE_ACTIONS, Verdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final, NamedTuple
 
-from kafkaguard import errors as e
+from kafkaguard import _errors as e
 
 
 class JavaText(NamedTuple):

@@ -10,8 +10,8 @@ import sys
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from kafkaguard import errors as e
-from kafkaguard.errors._made import CLASS_NAMES
+from kafkaguard import _errors as e
+from kafkaguard._errors.made import CLASS_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

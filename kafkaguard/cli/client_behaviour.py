@@ -9,7 +9,7 @@ from importlib.resources import files
 from typing import Any
 
 from kafkaguard import errors
-from kafkaguard.errors._generated import BY_CODE, KAFKA_VERSION, RETRIABLE_CODES
+from kafkaguard._errors.generated import BY_CODE, KAFKA_VERSION, RETRIABLE_CODES
 
 JAVA = "Java, Spark"
 NOT_RECORDED = "not recorded"

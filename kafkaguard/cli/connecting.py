@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from kafkaguard._cluster.reports import make
+from kafkaguard._errors import KafkaGuardError
 from kafkaguard.cli.group import Problem
 from kafkaguard.cli.numbers import SECONDS
 from kafkaguard.cli.output import say
-from kafkaguard.errors import KafkaGuardError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

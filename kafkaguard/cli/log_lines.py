@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from kafkaguard import errors as e
-from kafkaguard.errors._java_texts import JAVA_TEXTS
+from kafkaguard import _errors as e
+from kafkaguard._errors.java_texts import JAVA_TEXTS
 from kafkaguard.protocol._other_protocols import name_protocol, name_protocol_of_size
 
 Key = int | type[e.KafkaGuardError]

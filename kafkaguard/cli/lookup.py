@@ -10,15 +10,15 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from kafkaguard import errors as e
+from kafkaguard import _errors as e
 from kafkaguard._common.closest import closest
+from kafkaguard._errors.generated import BY_CODE, JAVA_NAMES
+from kafkaguard._errors.librdkafka import LOCAL_CODES
+from kafkaguard._errors.made import CLASS_NAMES
 from kafkaguard._verdicts.apis import API_KEYS
 from kafkaguard._verdicts.java_texts import FIND_REFUSED, java_text
 from kafkaguard._verdicts.signals import CONDITIONS, PYTHON, TEXTS
 from kafkaguard.cli.log_lines import explain_spark_text, key_of_line, other_protocol
-from kafkaguard.errors._generated import BY_CODE, JAVA_NAMES
-from kafkaguard.errors._librdkafka import LOCAL_CODES
-from kafkaguard.errors._made import CLASS_NAMES
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -21,8 +21,8 @@ from kafkaguard_policies.running.retrier import Retrier
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from kafkaguard._errors.base import Action
     from kafkaguard._retries.events import EventHook
-    from kafkaguard.errors._base import Action
     from kafkaguard_policies.retry_policy import RetryPolicy
 
 P = ParamSpec("P")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kafkaguard.errors._base import Action
+from kafkaguard._errors.base import Action
 from kafkaguard_policies.advice.preview import Preview, draw_preview
 from kafkaguard_policies.running.retrier import Retrier
 from kafkaguard_policies.running.rulings import RuledPolicy

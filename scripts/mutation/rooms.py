@@ -12,9 +12,9 @@ LEAST, LEAST_OF_ADAPTERS = 0.92, 0.75
 
 _GENERATED = {
     "kafkaguard/_verdicts/apis.py",
-    "kafkaguard/errors/_generated.py",
-    "kafkaguard/errors/_java_texts.py",  # compared with the jar, which needs Java
-    "kafkaguard/errors/_meanings.py",  # texts for people
+    "kafkaguard/_errors/generated.py",
+    "kafkaguard/_errors/java_texts.py",  # compared with the jar, which needs Java
+    "kafkaguard/_errors/meanings.py",  # texts for people
 }
 
 

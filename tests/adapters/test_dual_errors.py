@@ -14,8 +14,8 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.error import ProduceError, ValueSerializationError
 
 from kafkaguard import errors as e
+from kafkaguard._errors.generated import BY_CODE
 from kafkaguard.errors import for_code
-from kafkaguard.errors._generated import BY_CODE
 from kafkaguard_adapters.aiokafka.errors import errors as of_aiokafka
 from kafkaguard_adapters.confluent.errors import errors as of_confluent
 from kafkaguard_adapters.kafka_python.errors import errors as of_kafka_python

@@ -9,7 +9,6 @@ from aiokafka.admin import AIOKafkaAdminClient
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from kafkaguard import Action, errors, guard
-from kafkaguard_adapters.aiokafka._private.producing import names
 
 NOWHERE = "127.0.0.1:1"
 
@@ -52,23 +51,3 @@ def test_stop_in_another_loop_closes_nothing(kind):
 def test_close_of_an_admin_client_in_another_loop_closes_nothing():
     """close() in another event loop raises, and the admin client stays usable."""
     check(AIOKafkaAdminClient, lambda client: client.close())
-
-
-@pytest.mark.filterwarnings("ignore::kafkaguard.errors.StackingWarning")
-def test_a_producer_with_other_private_names_refuses_it_too(monkeypatch):
-    """It is guarded by its public methods only."""
-    monkeypatch.setitem(names.USED, "Sender", ("no_such_name",))
-    check(AIOKafkaProducer, lambda client: client.stop())
-
-
-@pytest.mark.filterwarnings("ignore::kafkaguard.errors.StackingWarning")
-async def test_a_producer_with_other_private_names_may_be_started_again(monkeypatch):
-    """It is not told as a client that was closed."""
-    monkeypatch.setitem(names.USED, "Sender", ("no_such_name",))
-    producer = await build(AIOKafkaProducer)
-    with pytest.raises(errors.ClientNotConnectedError):
-        await producer.start()
-    with pytest.raises(errors.ClientClosedError, match="did not start") as caught:
-        await producer.send("t", b"v", b"k")
-    assert caught.value.verdict.action is Action.CONFIGURE
-    await producer.stop()

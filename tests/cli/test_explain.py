@@ -12,8 +12,8 @@ import aiokafka.errors
 import pytest
 from click.testing import CliRunner
 
+from kafkaguard._errors.generated import BY_CODE
 from kafkaguard.cli.group import cli
-from kafkaguard.errors._generated import BY_CODE
 
 
 def invoke(*arguments, text=None, code=0):

@@ -9,9 +9,9 @@ import sys
 import pytest
 
 from kafkaguard import errors as e
+from kafkaguard._errors.java_texts import JAVA_TEXTS
 from kafkaguard.cli.group import run
 from kafkaguard.cli.lookup import find_error
-from kafkaguard.errors._java_texts import JAVA_TEXTS
 
 FAIL = "%3|1725429216.481|FAIL|rdkafka#producer-1| [thrd:b:9092/bootstrap]: b:9092/1: "
 JAVA = "org.apache.kafka.common.errors."

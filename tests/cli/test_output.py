@@ -8,11 +8,11 @@ import re
 import click
 import pytest
 
+from kafkaguard._errors.generated import BY_CODE
 from kafkaguard._verdicts.rules import RULES
 from kafkaguard.cli import group
 from kafkaguard.cli.group import run
 from kafkaguard.cli.output import PlainTable, console
-from kafkaguard.errors._generated import BY_CODE
 
 WIDTHS = (60, 80, 120)
 

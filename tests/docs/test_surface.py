@@ -14,8 +14,8 @@ from typing import get_args
 import pytest
 
 import kafkaguard
-from kafkaguard.errors._generated import BY_CODE
-from kafkaguard.errors._made import CLASS_NAMES
+from kafkaguard._errors.generated import BY_CODE
+from kafkaguard._errors.made import CLASS_NAMES
 
 ROOT = Path(__file__).resolve().parents[2]
 MODULES = [

@@ -9,7 +9,7 @@ import kafka.errors
 import pytest
 
 from kafkaguard import classify, errors
-from kafkaguard.errors._made import _dual_again, dual
+from kafkaguard._errors.made import _dual_again, dual
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaguard import errors as e
+from kafkaguard._errors.generated import BY_CODE
+from kafkaguard._errors.librdkafka import LOCAL_CODES
+from kafkaguard._errors.made import CLASS_NAMES
 from kafkaguard.errors import for_code, for_name
-from kafkaguard.errors._generated import BY_CODE
-from kafkaguard.errors._librdkafka import LOCAL_CODES
-from kafkaguard.errors._made import CLASS_NAMES
 
 ATTRIBUTES = {
     "api": "Produce",

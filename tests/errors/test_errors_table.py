@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kafkaguard import errors as e
+from kafkaguard._errors.generated import BY_CODE, RETRIABLE_CODES
 from kafkaguard._verdicts.apis import API_KEYS, API_NAMES
-from kafkaguard.errors._generated import BY_CODE, RETRIABLE_CODES
 
 pytestmark = pytest.mark.java
 

@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 
-from kafkaguard.errors._generated import BY_CODE
-from kafkaguard.errors._librdkafka import LOCAL_CODES
-from kafkaguard.errors._meanings import MEANINGS
+from kafkaguard._errors.generated import BY_CODE
+from kafkaguard._errors.librdkafka import LOCAL_CODES
+from kafkaguard._errors.meanings import MEANINGS
 
 LONGEST = 120
 

@@ -31,16 +31,9 @@ def modules():
 
 
 def imported(file, known):
-    """Return the modules of the product that a file imports, wherever it does so.
-
-    Except what a public module exports: it names those files for type checkers, and
-    loads them when a user asks for a name.
-    """
+    """Return the modules of the product that a file imports, wherever it does so."""
     names = set()
-    tree = ast.parse(file.read_text())
-    if "\nexports(" in file.read_text():
-        tree.body = [node for node in tree.body if not isinstance(node, ast.If)]
-    for node in ast.walk(tree):
+    for node in ast.walk(ast.parse(file.read_text())):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:

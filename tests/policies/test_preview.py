@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kafkaguard import Action, RetryPolicy, classify, load_policy
-from kafkaguard.errors._generated import BY_CODE
+from kafkaguard._errors.generated import BY_CODE
 from kafkaguard_policies.advice.explain import explain_ruling
 from kafkaguard_policies.reading.sources import presets
 

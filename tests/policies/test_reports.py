@@ -18,9 +18,9 @@ from confluent_kafka import KafkaError, KafkaException
 from kafka import KafkaProducer
 
 from kafkaguard import Action, RetryPolicy, classify, errors, guard, load_policy
+from kafkaguard._errors.generated import BY_CODE, RETRIABLE_CODES
 from kafkaguard._retries.machine import Machine
 from kafkaguard._verdicts.apis import API_KEYS
-from kafkaguard.errors._generated import BY_CODE, RETRIABLE_CODES
 from kafkaguard.policies import CallContext, StopReason, outcome_of
 from kafkaguard_policies.reading.sources import presets
 from kafkaguard_policies.running.retrier import Retrier

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from kafkaguard import errors as e
-from kafkaguard.errors._base import Action
+from kafkaguard._errors.base import Action
 from kafkaguard.testing import KafkaCluster
 from kafkaguard_adapters.spark.driver.options import from_options
 from kafkaguard_adapters.spark.executor.delivery import Delivery

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 import kafkaguard.spark
 from kafkaguard import errors as e
-from kafkaguard.errors._base import Action
+from kafkaguard._errors.base import Action
 from kafkaguard.testing import KafkaCluster
 from kafkaguard_adapters.spark.driver import write
 from kafkaguard_adapters.spark.executor.task import CountingTask

@@ -10,7 +10,7 @@ from kafkaguard._delivery import dead_letters
 from kafkaguard._delivery.dead_letters import Reason
 from kafkaguard._delivery.facts import Raw
 from kafkaguard._delivery.sizes import batch_size
-from kafkaguard.errors._base import Action
+from kafkaguard._errors.base import Action
 from kafkaguard.spark import error_from
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.spark.executor.arrow import Columns

@@ -8,8 +8,8 @@ import pytest
 
 from kafkaguard._delivery import dead_letters
 from kafkaguard._delivery.dead_letters import Reason
+from kafkaguard._errors.base import Action
 from kafkaguard.errors import MessageTooLargeError
-from kafkaguard.errors._base import Action
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.spark.executor.arrow import SinkRecord
 from kafkaguard_adapters.spark.executor.sent_records import raw_of

@@ -6,8 +6,8 @@ import pytest
 
 from kafkaguard import errors as e
 from kafkaguard._delivery.dead_letters import Reason
+from kafkaguard._errors.base import Action
 from kafkaguard.cli.lookup import find_error
-from kafkaguard.errors._base import Action
 from kafkaguard.spark import error_from
 from kafkaguard_adapters.spark.marker import as_text, task_failed
 from kafkaguard_adapters.spark.verdicts import record_error

@@ -18,8 +18,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from kafkaguard._errors.base import Action
 from kafkaguard.errors import ClientConfigurationError
-from kafkaguard.errors._base import Action
 from kafkaguard.spark import foreach_batch
 from kafkaguard_adapters.spark.columns import check_columns
 from kafkaguard_adapters.spark.driver import data_source

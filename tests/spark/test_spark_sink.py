@@ -16,7 +16,7 @@ import kafkaguard.spark
 from kafkaguard import errors as e
 from kafkaguard._delivery.dead_letters import Reason, reason_headers
 from kafkaguard._delivery.sizes import batch_size
-from kafkaguard.errors._base import Action
+from kafkaguard._errors.base import Action
 from kafkaguard_adapters.spark.driver import write as write_module
 from kafkaguard_adapters.spark.driver.counting import Growth, make_report
 from kafkaguard_adapters.spark.driver.data_source import StreamWriter, TaskMessage

@@ -22,13 +22,14 @@ from hypothesis import strategies as st
 
 from kafkaguard import Action, TopicFacts, classify
 from kafkaguard import errors as e
+from kafkaguard._errors import special
+from kafkaguard._errors.base import RETRIABLE_ACTIONS
+from kafkaguard._errors.generated import BY_CODE
+from kafkaguard._errors.librdkafka import LOCAL_CODES
 from kafkaguard._verdicts import classification
 from kafkaguard._verdicts.apis import API_KEYS
 from kafkaguard._verdicts.rules import AREAS, ORDER, RULES
 from kafkaguard._verdicts.rules.rule import CHANGES
-from kafkaguard.errors._base import RETRIABLE_ACTIONS
-from kafkaguard.errors._generated import BY_CODE
-from kafkaguard.errors._librdkafka import LOCAL_CODES
 
 COMPACTED, TIERED = TopicFacts(compacted=True), TopicFacts(tiered=True)
 
@@ -851,7 +852,7 @@ _OF_RECORDS = (
 @pytest.mark.parametrize("api", sorted(API_KEYS.keys() - {"Produce", "Fetch"}))
 def test_no_record_is_spoken_of_where_none_was_sent(api):
     """The next step after DescribeLogDirs or ListGroups is not to send a record."""
-    conditions = (getattr(e, name) for name in e._special.__all__)
+    conditions = (getattr(e, name) for name in special.__all__)
     for subject in (*BY_CODE, *LOCAL_CODES, *(cls() for cls in conditions)):
         verdict = classify(subject, api=api)
         allowed = issubclass(verdict.error_class, _OF_RECORDS)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka.errors import IllegalStateError, KafkaError
 
-from kafkaguard.errors import ClientStateError
+from kafkaguard._errors import ClientStateError
 from kafkaguard_adapters import admin_calls
 from kafkaguard_adapters.aiokafka.errors import NOT_STARTED, errors
 from kafkaguard_adapters.aiokafka.stand_in import StandIn

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from kafkaguard._delivery.facts import Earlier, Raw
     from kafkaguard._delivery.records import Record
-    from kafkaguard.errors import KafkaGuardError
+    from kafkaguard._errors import KafkaGuardError
 
 #: What the client makes of a broker's answer; ProducerFenced is that for 47.
 _ANSWERS = (BrokerResponseError, ProducerFenced)

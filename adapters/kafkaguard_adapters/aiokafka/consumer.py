@@ -26,8 +26,8 @@ from kafkaguard._cluster.offsets import EARLIEST, LATEST
 from kafkaguard._cluster.reports import as_partition, raise_gravest
 from kafkaguard._consuming.commits import CommitRun, failed_event
 from kafkaguard._consuming.machine import ConsumerMachine
-from kafkaguard.errors import ClientStateError, KafkaGuardError
-from kafkaguard.errors._base import Action
+from kafkaguard._errors import ClientStateError, KafkaGuardError
+from kafkaguard._errors.base import Action
 from kafkaguard_adapters.aiokafka._private.consuming import names
 from kafkaguard_adapters.aiokafka._private.consuming.committing import Committing
 from kafkaguard_adapters.aiokafka._private.consuming.fetching import (

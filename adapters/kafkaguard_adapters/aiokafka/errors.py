@@ -11,18 +11,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, ClassVar
 
 from aiokafka import errors as aiokafka_errors
-from kafkaguard.errors import (
+from kafkaguard._errors import (
     ClientClosedError,
     ClientStateError,
     ClientTimeoutError,
     RetriableError,
 )
-from kafkaguard.errors._base import Action, RuleInfo, Verdict
-from kafkaguard.errors._generated import BY_CODE
+from kafkaguard._errors.base import Action, RuleInfo, Verdict
+from kafkaguard._errors.generated import BY_CODE
 from kafkaguard_adapters.client_errors import ClientErrors
 
 if TYPE_CHECKING:
-    from kafkaguard.errors import KafkaGuardError
+    from kafkaguard._errors import KafkaGuardError
 
 
 #: The verdict for a call of a client that was not started.

@@ -13,7 +13,7 @@ from aiokafka.errors import IllegalStateError, KafkaError, ProducerClosed
 
 from kafkaguard._delivery.judging import ends_all
 from kafkaguard._delivery.report import DeliveryReport, ForkedProducerError
-from kafkaguard.errors import (
+from kafkaguard._errors import (
     ClientClosedError,
     ClientStateError,
     ClientTimeoutError,

@@ -25,13 +25,13 @@ from aiokafka.errors import (
 from kafkaguard._delivery.facts import Place, Raw
 from kafkaguard._delivery.records import Record
 from kafkaguard._delivery.time_limit import TimeLimit
-from kafkaguard._verdicts.classification import classify
-from kafkaguard.errors import (
+from kafkaguard._errors import (
     ClientNotConnectedError,
     InvalidRecordKeyError,
     KafkaGuardError,
     PartitionNotThereError,
 )
+from kafkaguard._verdicts.classification import classify
 from kafkaguard_adapters.aiokafka._private.producing import moving, reading
 from kafkaguard_adapters.aiokafka.errors import errors
 from kafkaguard_adapters.client_errors import recast

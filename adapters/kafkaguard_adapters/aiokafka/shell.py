@@ -22,7 +22,7 @@ from aiokafka.errors import (
     ProducerFenced,
 )
 
-from kafkaguard import errors as e
+from kafkaguard import _errors as e
 from kafkaguard._delivery.facts import Answer, Place, Traits
 from kafkaguard._delivery.report import worst
 from kafkaguard_adapters.aiokafka._private.producing import moving, reading

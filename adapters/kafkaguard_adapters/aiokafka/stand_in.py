@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from aiokafka.errors import KafkaError
 
-from kafkaguard.errors import ClientClosedError
+from kafkaguard._errors import ClientClosedError
 from kafkaguard_adapters.aiokafka.errors import START_FAILED, errors, wrong_loop
 from kafkaguard_adapters.aiokafka.settings import is_open, loop_of
 from kafkaguard_adapters.stand_in import GuardedAsyncClient
 
 if TYPE_CHECKING:
-    from kafkaguard.errors import KafkaGuardError
+    from kafkaguard._errors import KafkaGuardError
 
 
 class StandIn(GuardedAsyncClient):

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from kafkaguard._delivery.shell import Policy
     from kafkaguard._delivery.transaction_calls import LeftOpen, Step
-    from kafkaguard.errors import KafkaGuardError
+    from kafkaguard._errors import KafkaGuardError
     from kafkaguard_adapters.aiokafka.shell import AIOKafkaShell
     from kafkaguard_adapters.producing.task_driver import TaskDriver
 

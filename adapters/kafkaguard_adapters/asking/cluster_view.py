@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from kafkaguard.errors import (
+from kafkaguard._errors import (
     AuthenticationError,
     ClientClosedError,
     ClientConfigurationError,

@@ -17,8 +17,8 @@ from kafka.record import MemoryRecords
 
 from kafkaguard._cluster.offsets import READ_COMMITTED, READ_UNCOMMITTED
 from kafkaguard._cluster.reports import TopicPartition, read_number, read_time
+from kafkaguard._errors import KafkaGuardError
 from kafkaguard._verdicts.classification import classify
-from kafkaguard.errors import KafkaGuardError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -15,7 +15,7 @@ from kafka.protocol.consumer.metadata import (
 
 from kafkaguard._cluster.lag import Member
 from kafkaguard._cluster.reports import TopicPartition
-from kafkaguard.errors import KafkaGuardError
+from kafkaguard._errors import KafkaGuardError
 from kafkaguard_adapters.wire.schemas import ConsumerGroupDescribeRequest
 
 if TYPE_CHECKING:

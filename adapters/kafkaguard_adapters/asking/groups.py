@@ -12,7 +12,7 @@ from kafka.protocol.consumer import OffsetFetchRequest
 from kafka.protocol.metadata import FindCoordinatorRequest
 
 from kafkaguard._cluster.reports import TopicPartition, read_number
-from kafkaguard.errors import ClientProtocolError, KafkaGuardError
+from kafkaguard._errors import ClientProtocolError, KafkaGuardError
 from kafkaguard_adapters.asking.retrying import ask_until_answered
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from kafkaguard._cluster.lag import (
 )
 from kafkaguard._cluster.offsets import READ_COMMITTED, READ_UNCOMMITTED
 from kafkaguard._cluster.reports import TopicPartition
-from kafkaguard.errors import (
+from kafkaguard._errors import (
     CorruptMessageError,
     KafkaGuardError,
     TopicAuthorizationFailedError,

@@ -23,13 +23,13 @@ from kafkaguard._cluster.offsets import (
     lowest_version,
 )
 from kafkaguard._cluster.reports import TopicPartition, read_number, read_time
-from kafkaguard._verdicts.classification import classify
-from kafkaguard.errors import (
+from kafkaguard._errors import (
     ClientProtocolError,
     KafkaGuardError,
     LeaderNotAvailableError,
     UnknownTopicOrPartitionError,
 )
+from kafkaguard._verdicts.classification import classify
 from kafkaguard_adapters.asking.retrying import ask_until_answered
 
 if TYPE_CHECKING:

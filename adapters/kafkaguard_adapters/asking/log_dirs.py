@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from kafka.protocol.admin import DescribeClusterRequest, DescribeLogDirsRequest
 
 from kafkaguard._cluster import log_dirs as answers
-from kafkaguard.errors import KafkaGuardError
+from kafkaguard._errors import KafkaGuardError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

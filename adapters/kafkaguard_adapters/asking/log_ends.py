@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from kafkaguard._cluster.offsets import PartitionOffset
     from kafkaguard._cluster.reports import TopicPartition
-    from kafkaguard.errors import KafkaGuardError
+    from kafkaguard._errors import KafkaGuardError
     from kafkaguard_adapters.asking.fetch_probe import Next
     from kafkaguard_adapters.asking.list_offsets import Leaders
     from kafkaguard_adapters.asking.topic_settings import FactsOfTopics

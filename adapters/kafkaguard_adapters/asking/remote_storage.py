@@ -16,7 +16,7 @@ from kafkaguard._cluster.offsets import LATEST
 from kafkaguard._cluster.remote_storage import PATIENCE_S, Progress, RemoteStorageEvent
 from kafkaguard._cluster.reports import as_partition, read_position
 from kafkaguard._common.arguments import hook, seconds
-from kafkaguard.errors import KafkaGuardError, RemoteStorageNotReadyError
+from kafkaguard._errors import KafkaGuardError, RemoteStorageNotReadyError
 from kafkaguard_adapters.asking.fetch_probe import probe
 from kafkaguard_adapters.asking.list_offsets import OffsetLister, find_leaders
 

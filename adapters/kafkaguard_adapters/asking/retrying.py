@@ -6,7 +6,7 @@ import asyncio
 import random
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from kafkaguard.errors import (
+from kafkaguard._errors import (
     ClientTimeoutError,
     CoordinatorLoadInProgressError,
     CoordinatorNotAvailableError,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkaguard._cluster.offsets import ISOLATION_LEVELS, OffsetsReport
 from kafkaguard._cluster.reports import as_partition
-from kafkaguard.errors import (
+from kafkaguard._errors import (
     ClientClosedError,
     KafkaGuardError,
     RemoteStorageNotReadyError,

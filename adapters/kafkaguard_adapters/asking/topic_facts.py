@@ -10,16 +10,16 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from kafkaguard._verdicts.classification import classify
-from kafkaguard._verdicts.context import TopicFacts
-from kafkaguard.errors import (
+from kafkaguard._errors import (
     AuthenticationError,
     AuthorizationError,
     InvalidTopicError,
     KafkaGuardError,
     UnknownTopicOrPartitionError,
 )
-from kafkaguard.errors._base import Action
+from kafkaguard._errors.base import Action
+from kafkaguard._verdicts.classification import classify
+from kafkaguard._verdicts.context import TopicFacts
 from kafkaguard_adapters.wire.io_thread import run
 
 if TYPE_CHECKING:

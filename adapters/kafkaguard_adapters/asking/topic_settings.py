@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final
 from kafka.protocol.admin import DescribeConfigsRequest
 
 from kafkaguard._cluster.topic_settings import NAMES, TopicSettings, read
+from kafkaguard._errors import KafkaGuardError, UnknownTopicOrPartitionError
 from kafkaguard._verdicts.classification import classify
 from kafkaguard._verdicts.topic_facts import TopicFactsCache
-from kafkaguard.errors import KafkaGuardError, UnknownTopicOrPartitionError
 from kafkaguard_adapters.asking.topic_facts import NOTHING_KNOWN
 from kafkaguard_adapters.wire.cluster import Cluster
 

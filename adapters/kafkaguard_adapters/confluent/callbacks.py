@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError
 
-from kafkaguard.errors import ClientStateError
+from kafkaguard._errors import ClientStateError
 from kafkaguard_adapters.confluent.errors import errors, inner_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from kafkaguard._delivery.records import RecordOutcome
-    from kafkaguard.errors import KafkaGuardError
-    from kafkaguard.errors._base import Verdict
+    from kafkaguard._errors import KafkaGuardError
+    from kafkaguard._errors.base import Verdict
 
 
 #: Errors of a client that are kept until the next poll ends.

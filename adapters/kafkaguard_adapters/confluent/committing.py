@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from kafkaguard._cluster.reports import TopicPartition as Place
     from kafkaguard._consuming.machine import Policy
-    from kafkaguard.errors import KafkaGuardError
+    from kafkaguard._errors import KafkaGuardError
     from kafkaguard_adapters.confluent.reading import ConfluentConsumerShell
     from kafkaguard_adapters.consuming.driver import Driver
 

@@ -32,7 +32,7 @@ from kafkaguard._consuming.machine import (
     ConsumerMachine,
     ReadRefusal,
 )
-from kafkaguard.errors import KafkaGuardError
+from kafkaguard._errors import KafkaGuardError
 from kafkaguard_adapters.asking.cluster_calls import TIMEOUT_S
 from kafkaguard_adapters.asking.tiered_offsets import TieredOffsets
 from kafkaguard_adapters.confluent.callbacks import Chained

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from confluent_kafka import KafkaError, KafkaException
 
-from kafkaguard.errors import ClientClosedError, ClientQueueFullError
+from kafkaguard._errors import ClientClosedError, ClientQueueFullError
 from kafkaguard_adapters.client_errors import ClientErrors
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from kafkaguard.errors import KafkaGuardError
+    from kafkaguard._errors import KafkaGuardError
 
 
 class ClosedClientError(KafkaException, RuntimeError):  # type: ignore[misc]  # confluent-kafka has no types

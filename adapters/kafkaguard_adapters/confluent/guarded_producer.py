@@ -15,7 +15,7 @@ from confluent_kafka import KafkaException
 
 from kafkaguard._common.arguments import wrong_type
 from kafkaguard._delivery.time_limit import TimeLimit
-from kafkaguard.errors import KafkaGuardError
+from kafkaguard._errors import KafkaGuardError
 from kafkaguard_adapters.asking.cluster_calls import ClusterCalls
 from kafkaguard_adapters.asking.topic_facts import NOTHING_KNOWN, TopicFactsLookup
 from kafkaguard_adapters.building import Builder

@@ -11,7 +11,7 @@ from confluent_kafka.cimpl import Producer  # confluent_kafka.Producer may be re
 from confluent_kafka.error import KeySerializationError, ValueSerializationError
 from confluent_kafka.serialization import MessageField, SerializationContext
 
-from kafkaguard.errors import ClientConfigurationError
+from kafkaguard._errors import ClientConfigurationError
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.confluent.sending import Arguments
 

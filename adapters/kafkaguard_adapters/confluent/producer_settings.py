@@ -7,7 +7,7 @@ from gc import get_referents
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard._delivery.facts import Traits
-from kafkaguard.errors import ClientConfigurationError
+from kafkaguard._errors import ClientConfigurationError
 from kafkaguard_adapters.confluent.attempt_log import IDEMPOTENT, OTHER, AttemptLog
 from kafkaguard_adapters.confluent.callbacks import Callbacks, Chained, ErrorLog
 from kafkaguard_adapters.confluent.client_log import LEVEL, LOGGER

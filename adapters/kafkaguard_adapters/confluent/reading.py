@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Consumer
 
-    from kafkaguard.errors import KafkaGuardError
+    from kafkaguard._errors import KafkaGuardError
 
 
 #: Seconds to wait for a committed offset, which is rarely looked up.

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaException, Message
 
 from kafkaguard._delivery.facts import Place, Raw
 from kafkaguard._delivery.judging import MESSAGE_TOO_LARGE
-from kafkaguard.errors import (
+from kafkaguard._errors import (
     ClientClosedError,
     ClientQueueFullError,
     KafkaGuardError,

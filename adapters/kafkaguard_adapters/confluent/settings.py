@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from kafkaguard.errors import ClientConfigurationError
+from kafkaguard._errors import ClientConfigurationError
 from kafkaguard_adapters.confluent.unsecured_tokens import unsecured_token
 from kafkaguard_adapters.wire.client_settings import (
     ALIASES,

@@ -20,7 +20,7 @@ from confluent_kafka.cimpl import Producer  # confluent_kafka.Producer may be re
 
 from kafkaguard._delivery.judging import ends_all
 from kafkaguard._delivery.sizes import batch_size
-from kafkaguard.errors import ClientClosedError
+from kafkaguard._errors import ClientClosedError
 from kafkaguard_adapters.asking.cluster_view import explain
 from kafkaguard_adapters.confluent.errors import errors, inner_error
 from kafkaguard_adapters.confluent.unsent import without_id
@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.machine import DeliveryMachine
     from kafkaguard._delivery.records import Record
     from kafkaguard._delivery.shell import ClientErrors
-    from kafkaguard.errors import KafkaGuardError
+    from kafkaguard._errors import KafkaGuardError
     from kafkaguard_adapters.asking.cluster_view import ClusterView
     from kafkaguard_adapters.building import Builder
     from kafkaguard_adapters.confluent.callbacks import Callbacks

@@ -26,7 +26,7 @@ from kafkaguard._delivery.transaction_errors import (
     Call,
     TransactionTraits,
 )
-from kafkaguard.errors import KafkaGuardError
+from kafkaguard._errors import KafkaGuardError
 from kafkaguard_adapters.confluent.errors import errors, inner_error
 from kafkaguard_adapters.producing.transactions import ThreadTransactions, left
 

@@ -14,7 +14,7 @@ from kafkaguard_adapters.confluent.errors import errors
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
-    from kafkaguard.errors import KafkaGuardError
+    from kafkaguard._errors import KafkaGuardError
 
 
 def id_is_refused(error: KafkaError) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kafkaguard.errors import ClientConfigurationError
+from kafkaguard._errors import ClientConfigurationError
 from kafkaguard_adapters.asking.cluster_view import ClusterView
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.confluent.settings import read_settings

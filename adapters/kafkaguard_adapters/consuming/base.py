@@ -22,7 +22,7 @@ from kafkaguard._cluster.lag import (
     PartitionLag,
     measure,
 )
-from kafkaguard.errors import ClientStateError
+from kafkaguard._errors import ClientStateError
 from kafkaguard_adapters.asking.cluster_calls import (
     TIMEOUT_S,
     AsyncClusterCalls,
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from kafkaguard._cluster.reports import Make, TopicPartition
+    from kafkaguard._errors import KafkaGuardError
     from kafkaguard._verdicts.topic_facts import TopicFactsCache
-    from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.asking.cluster_view import ClusterView
     from kafkaguard_adapters.building import Wish
 

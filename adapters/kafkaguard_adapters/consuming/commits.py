@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaguard._cluster.reports import TopicPartition, as_partition
 from kafkaguard._consuming.commits import OFFSET_COMMIT
-from kafkaguard.errors import ClientStateError
+from kafkaguard._errors import ClientStateError
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 
     from kafkaguard._consuming.commits import CommitRun
-    from kafkaguard.errors import KafkaGuardError
+    from kafkaguard._errors import KafkaGuardError
     from kafkaguard_adapters.client_errors import ClientErrors
 
     Refusals = Mapping[TopicPartition, KafkaGuardError]

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from kafkaguard._consuming import commands as c
 from kafkaguard._consuming.events import OffsetResetEvent
 from kafkaguard._consuming.machine import LIST_OFFSETS, ReadRefusal
+from kafkaguard._errors import ClientStateError, ClientTimeoutError, KafkaGuardError
 from kafkaguard._retries.events import emit
-from kafkaguard.errors import ClientStateError, ClientTimeoutError, KafkaGuardError
 from kafkaguard_adapters.consuming import questions
 
 if TYPE_CHECKING:

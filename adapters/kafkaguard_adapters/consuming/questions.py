@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from kafkaguard._cluster.offsets import EARLIEST, LATEST
 from kafkaguard._consuming.machine import FETCH, LIST_OFFSETS, ReadRefusal
-from kafkaguard.errors import KafkaGuardError
+from kafkaguard._errors import KafkaGuardError
 from kafkaguard_adapters.asking.cluster_calls import AsyncReportCalls
 from kafkaguard_adapters.asking.fetch_probe import probe
 from kafkaguard_adapters.asking.list_offsets import OffsetLister, find_leaders

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from kafkaguard._cluster.reports import TopicPartition
     from kafkaguard._consuming.standing import Reader
-    from kafkaguard.errors import KafkaGuardError
+    from kafkaguard._errors import KafkaGuardError
 
 
 class ConsumerShell(Protocol):

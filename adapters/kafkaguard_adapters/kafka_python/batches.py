@@ -15,7 +15,7 @@ from kafka.errors import (
 
 from kafkaguard._delivery.facts import Batch, Place, Refusal
 from kafkaguard._delivery.judging import NO_PRODUCER_ID, ends_all, may_be_written
-from kafkaguard.errors import ClientConfigurationError, for_code
+from kafkaguard._errors import ClientConfigurationError, for_code
 from kafkaguard_adapters.kafka_python._private import reading
 from kafkaguard_adapters.kafka_python.errors import errors
 

@@ -15,8 +15,8 @@ from kafkaguard._cluster.offsets import EARLIEST, LATEST
 from kafkaguard._cluster.reports import as_partition, raise_gravest
 from kafkaguard._consuming.commits import CommitRun, failed_event
 from kafkaguard._consuming.machine import FENCED_INSTANCE, ConsumerMachine
-from kafkaguard.errors import KafkaGuardError
-from kafkaguard.errors._base import Action
+from kafkaguard._errors import KafkaGuardError
+from kafkaguard._errors.base import Action
 from kafkaguard_adapters.asking.tiered_offsets import TieredOffsets, offsets_of
 from kafkaguard_adapters.client_errors import recast
 from kafkaguard_adapters.consuming import commits

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafka import errors as kafka_errors
 
-from kafkaguard.errors import (
+from kafkaguard._errors import (
     ClientClosedError,
     ClientStateError,
     ClientTimeoutError,
@@ -18,7 +18,7 @@ from kafkaguard.errors import (
 from kafkaguard_adapters.client_errors import ClientErrors
 
 if TYPE_CHECKING:
-    from kafkaguard.errors import KafkaGuardError
+    from kafkaguard._errors import KafkaGuardError
 
 
 class KafkaPythonErrors(ClientErrors):

@@ -19,7 +19,7 @@ from kafkaguard_adapters.producing.forks import KNOWN_TO_PARENT
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from kafkaguard.errors import KafkaGuardError
+    from kafkaguard._errors import KafkaGuardError
     from kafkaguard_adapters.producing.driver import ThreadDriver
 
 

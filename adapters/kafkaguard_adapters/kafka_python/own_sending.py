@@ -15,7 +15,7 @@ from kafka.errors import KafkaError
 from kafka.producer.future import FutureRecordMetadata
 
 from kafkaguard._delivery.facts import Place
-from kafkaguard.errors import KafkaGuardError
+from kafkaguard._errors import KafkaGuardError
 from kafkaguard_adapters.kafka_python._private import moving
 from kafkaguard_adapters.kafka_python.future import GuardedFuture
 from kafkaguard_adapters.kafka_python.sending import Sending, check_partition

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from kafkaguard._delivery.facts import Raw
     from kafkaguard._delivery.machine import DeliveryMachine
-    from kafkaguard.errors import KafkaGuardError
-    from kafkaguard.errors._base import Verdict
+    from kafkaguard._errors import KafkaGuardError
+    from kafkaguard._errors.base import Verdict
     from kafkaguard_adapters.kafka_python.shell import KafkaPythonShell
     from kafkaguard_adapters.kafka_python.transactions import Transactions
     from kafkaguard_adapters.producing.driver import ThreadDriver

@@ -33,7 +33,7 @@ from kafkaguard._delivery.transaction_calls import (
     TransactionCalls,
 )
 from kafkaguard._delivery.transaction_errors import Call, TransactionTraits
-from kafkaguard.errors import ClientClosedError
+from kafkaguard._errors import ClientClosedError
 from kafkaguard_adapters.kafka_python._private import reading
 from kafkaguard_adapters.kafka_python._private import transactions as inside
 from kafkaguard_adapters.kafka_python.errors import errors
@@ -42,7 +42,7 @@ from kafkaguard_adapters.producing.transactions import ThreadTransactions, left
 
 if TYPE_CHECKING:
     from kafkaguard._delivery.shell import Policy
-    from kafkaguard.errors import KafkaGuardError
+    from kafkaguard._errors import KafkaGuardError
     from kafkaguard_adapters.kafka_python.shell import KafkaPythonShell
     from kafkaguard_adapters.producing.driver import ThreadDriver
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaguard._delivery.facts import HandOverStoppedError
 from kafkaguard._delivery.machine import DeliveryMachine
-from kafkaguard.errors import ClientTimeoutError
+from kafkaguard._errors import ClientTimeoutError
 from kafkaguard_adapters.producing import send_errors
 from kafkaguard_adapters.producing.letter_topics import LetterTopics
 from kafkaguard_adapters.producing.policies import shared_by

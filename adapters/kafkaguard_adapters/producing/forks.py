@@ -8,7 +8,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, Protocol
 
 from kafkaguard._delivery.report import ForkedProducerError
-from kafkaguard.errors._base import Action, RuleInfo, Verdict
+from kafkaguard._errors.base import Action, RuleInfo, Verdict
 from kafkaguard_adapters.client_errors import OF_PARENT
 from kafkaguard_adapters.forks import at_fork
 

@@ -12,7 +12,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from kafkaguard._cluster.topic_settings import TopicSettings
-from kafkaguard.errors import KafkaGuardError
+from kafkaguard._errors import KafkaGuardError
 from kafkaguard_adapters.asking import topic_settings
 from kafkaguard_adapters.wire.cluster import Cluster
 from kafkaguard_adapters.wire.io_thread import start

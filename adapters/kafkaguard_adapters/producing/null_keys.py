@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from kafkaguard._errors import InvalidRecordError, InvalidRecordKeyError
 from kafkaguard._verdicts.classification import classify
-from kafkaguard.errors import InvalidRecordError, InvalidRecordKeyError
 from kafkaguard_adapters.asking.topic_facts import AwaitedFactsLookup, TopicFactsLookup
 
 if TYPE_CHECKING:

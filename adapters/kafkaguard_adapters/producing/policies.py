@@ -8,8 +8,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard._delivery.attempts import AttemptLimits
+from kafkaguard._errors import ClientConfigurationError, KafkaGuardError
 from kafkaguard._retries.machine import CallContext
-from kafkaguard.errors import ClientConfigurationError, KafkaGuardError
 from kafkaguard_policies.model.policy import ways_of_rejecting
 from kafkaguard_policies.running.shared_limits import SharedLimits
 

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaguard._delivery.judging import ABORTED, HELD, add_words
 from kafkaguard._delivery.report import CallbackError, DeliveryFailed, worst
-from kafkaguard._verdicts.classification import classify
-from kafkaguard.errors import (
+from kafkaguard._errors import (
     ClientClosedError,
     ClientMetadataError,
     ClientStateError,
     ClientTimeoutError,
     PartitionNotThereError,
 )
-from kafkaguard.errors._base import Action, RuleInfo, Verdict
+from kafkaguard._errors.base import Action, RuleInfo, Verdict
+from kafkaguard._verdicts.classification import classify
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.report import DeliveryReport
     from kafkaguard._delivery.shell import ClientErrors
     from kafkaguard._delivery.time_limit import TimeLimit
-    from kafkaguard.errors import KafkaGuardError
+    from kafkaguard._errors import KafkaGuardError
 
 #: The verdict for a transaction that its closed producer could not abort.
 _LEFT_OPEN = Verdict(

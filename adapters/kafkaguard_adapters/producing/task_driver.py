@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.shell import AwaitedShell
     from kafkaguard._delivery.time_limit import TimeLimit
     from kafkaguard._delivery.transaction_calls import Answer, Flow, Step, T
+    from kafkaguard._errors import KafkaGuardError
     from kafkaguard._retries.events import Event
-    from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.asking.cluster_view import ClusterView
     from kafkaguard_adapters.building import Wish
 

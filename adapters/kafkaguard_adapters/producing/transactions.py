@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kafkaguard._delivery.transaction_calls import Flow, Step, TransactionCalls
-    from kafkaguard.errors import KafkaGuardError
+    from kafkaguard._errors import KafkaGuardError
 
 
 class TransactionsBase:

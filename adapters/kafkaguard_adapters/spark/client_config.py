@@ -24,7 +24,7 @@ from kafkaguard_adapters.wire.client_settings import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from kafkaguard.errors import KafkaGuardError
+    from kafkaguard._errors import KafkaGuardError
 
 _REFUSED = {
     "transactional.id": "Spark retries tasks and commits them one by one, so a "

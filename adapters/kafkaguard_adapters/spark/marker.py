@@ -11,18 +11,18 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
-from kafkaguard import errors as e
+from kafkaguard import _errors as e
 from kafkaguard._common.arguments import wrong_type
+from kafkaguard._errors.made import CLASS_NAMES
 from kafkaguard._verdicts.classification import classify
 from kafkaguard._verdicts.java_texts import FIND_REFUSED, java_text
-from kafkaguard.errors._made import CLASS_NAMES
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.spark.verdicts import BY_RULE, NO_PARTITION_OF_A_RECORD
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkaguard.errors._base import Verdict
+    from kafkaguard._errors.base import Verdict
 
 _MARK = "kafkaguard-error: "
 _LINE = re.compile(re.escape(_MARK) + r"(\{.*\})")

@@ -6,15 +6,15 @@ import logging
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkaguard._errors.base import Action
 from kafkaguard._retries.machine import CallContext
-from kafkaguard.errors._base import Action
 from kafkaguard_adapters.spark.setting_errors import setting_error
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from kafkaguard._errors import KafkaGuardError
     from kafkaguard._retries.machine import OnReject
-    from kafkaguard.errors import KafkaGuardError
     from kafkaguard_policies.retry_policy import RetryPolicy
 
 #: The name of a Spark write in ``when.client`` of an override.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkaguard.errors import ClientConfigurationError
+from kafkaguard._errors import ClientConfigurationError
 from kafkaguard_adapters.confluent.errors import errors
 
 if TYPE_CHECKING:
-    from kafkaguard.errors import KafkaGuardError
+    from kafkaguard._errors import KafkaGuardError
 
 
 def setting_error(

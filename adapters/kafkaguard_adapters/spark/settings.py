@@ -20,8 +20,8 @@ from kafkaguard_adapters.spark.setting_errors import setting_error
 from kafkaguard_policies.model.policy import ways_of_rejecting
 
 if TYPE_CHECKING:
+    from kafkaguard._errors import KafkaGuardError
     from kafkaguard._retries.machine import OnReject
-    from kafkaguard.errors import KafkaGuardError
     from kafkaguard_policies.retry_policy import RetryPolicy
 
 _ADDRESSES = "host:port, with a comma between several; [::1]:9092 for IPv6"

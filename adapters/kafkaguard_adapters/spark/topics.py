@@ -24,7 +24,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, OffsetSpec
 
-from kafkaguard import errors as e
+from kafkaguard import _errors as e
 from kafkaguard._cluster.topic_settings import read
 from kafkaguard._verdicts.context import TopicFacts
 from kafkaguard_adapters.confluent.errors import errors

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from kafkaguard import errors as e
+from kafkaguard import _errors as e
 from kafkaguard._common.topic_names import shortened
 from kafkaguard._delivery.dead_letters import NO_ROOM, Reason
-from kafkaguard.errors._base import Action, RuleInfo, Verdict
+from kafkaguard._errors.base import Action, RuleInfo, Verdict
 from kafkaguard_adapters.confluent.errors import errors
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafka.protocol.metadata import MetadataRequest
 
-from kafkaguard.errors import (
+from kafkaguard._errors import (
     ClientConfigurationError,
     ClientConnectionError,
     ClientMetadataError,

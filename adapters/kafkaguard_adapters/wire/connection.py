@@ -17,14 +17,14 @@ from kafka.protocol.api_header import ResponseClassRegistry
 from kafka.protocol.metadata import ApiVersionsRequest
 from kafka.protocol.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
 
-from kafkaguard._version import __version__
-from kafkaguard.errors import (
+from kafkaguard._errors import (
     ClientConfigurationError,
     ClientNotConnectedError,
     ClientProtocolError,
     IllegalSaslStateError,
     UnsupportedVersionError,
 )
+from kafkaguard._version import __version__
 from kafkaguard.protocol._other_protocols import name_protocol
 from kafkaguard_adapters.wire import connection_texts
 from kafkaguard_adapters.wire.sasl import Login

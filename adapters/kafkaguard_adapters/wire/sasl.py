@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kafka.net.sasl import get_sasl_mechanism
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
-from kafkaguard.errors import ClientConfigurationError, SaslAuthenticationFailedError
+from kafkaguard._errors import ClientConfigurationError, SaslAuthenticationFailedError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -1,6 +1,6 @@
 """All rules, in the order in which they are tried.
 
-The generated ``kafkaguard.errors._generated`` has what Kafka says about a code. The
+The generated ``kafkaguard._errors.generated`` has what Kafka says about a code. The
 rules say what to do about it, and why; each module of this package has the rules of one
 area. They are tried in the order of :data:`ORDER`, and the first one that matches
 decides. The last ones are the families of Kafka's own table, so every combination has a

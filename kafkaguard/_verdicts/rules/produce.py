@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from kafkaguard import errors as e
+from kafkaguard import _errors as e
+from kafkaguard._errors.base import Action
+from kafkaguard._errors.librdkafka import LOCAL_CODES
 from kafkaguard._verdicts.rules.rule import (
     CARRIES_RECORDS,
     CHANGES,
@@ -12,8 +14,6 @@ from kafkaguard._verdicts.rules.rule import (
     Rule,
     rule,
 )
-from kafkaguard.errors._base import Action
-from kafkaguard.errors._librdkafka import LOCAL_CODES
 
 RULES: tuple[Rule, ...] = (
     rule(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from kafkaguard import errors as e
-from kafkaguard.errors._base import Action, RuleInfo, Written
+from kafkaguard import _errors as e
+from kafkaguard._errors.base import Action, RuleInfo, Written
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

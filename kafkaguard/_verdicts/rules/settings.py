@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kafkaguard import errors as e
+from kafkaguard import _errors as e
+from kafkaguard._errors.base import Action
 from kafkaguard._verdicts.rules.rule import ADMIN, Rule, rule
-from kafkaguard.errors._base import Action
 
 RULES: tuple[Rule, ...] = (
     rule(

@@ -7,11 +7,11 @@ from typing import Literal
 
 import click
 
+from kafkaguard._errors.base import Action
+from kafkaguard._errors.generated import BY_CODE, KAFKA_VERSION, RETRIABLE_CODES
 from kafkaguard._verdicts.classification import classify
 from kafkaguard.cli.group import request_name
 from kafkaguard.cli.output import PlainTable, console
-from kafkaguard.errors._base import Action
-from kafkaguard.errors._generated import BY_CODE, KAFKA_VERSION, RETRIABLE_CODES
 
 
 @click.command()

@@ -13,19 +13,19 @@ from rich.text import Text
 
 from kafkaguard import errors
 from kafkaguard._common.text import plain
+from kafkaguard._errors import for_code
+from kafkaguard._errors.meanings import MEANINGS
 from kafkaguard._verdicts.classification import classify
 from kafkaguard._verdicts.context import TopicFacts
 from kafkaguard.cli.client_behaviour import JAVA, Habits, clients, habits_of, source
 from kafkaguard.cli.group import Problem, request_name
 from kafkaguard.cli.lookup import Finding, find_error, nearest_name
 from kafkaguard.cli.output import PlainTable, console, styled
-from kafkaguard.errors import for_code
-from kafkaguard.errors._meanings import MEANINGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkaguard.errors._base import Verdict
+    from kafkaguard._errors.base import Verdict
 
 # The contexts to try, simplest first, to find out what the verdict depends on.
 _CONTEXTS: tuple[tuple[str, dict[str, Any]], ...] = (

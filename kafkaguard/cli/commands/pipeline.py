@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from kafkaguard._errors import KafkaGuardError
 from kafkaguard.cli.group import Problem, SuggestingGroup
 from kafkaguard.cli.interrupts import exit_code
 from kafkaguard.cli.output import PlainTable, Progress, console, say
 from kafkaguard.cli.spark_session import NotStarted, connector, java_home, spark_session
-from kafkaguard.errors import KafkaGuardError
 from kafkaguard_adapters.spark.marker import error_from
 from kafkaguard_adapters.spark.pipeline import run as running
 from kafkaguard_adapters.spark.pipeline.file import (

@@ -9,10 +9,10 @@ import click
 import yaml
 from click.shell_completion import CompletionItem
 
+from kafkaguard._errors.base import Action
 from kafkaguard.cli.group import Problem, SuggestingGroup
 from kafkaguard.cli.numbers import ROWS, RUNS
 from kafkaguard.cli.output import PlainTable, console, say
-from kafkaguard.errors._base import Action
 from kafkaguard_adapters.policy_uses import USES, given_settings
 from kafkaguard_policies.advice.ineffective_settings import find_doubts
 from kafkaguard_policies.model.problems import PolicyError

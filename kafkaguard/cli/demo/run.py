@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import kafkaguard.spark
+from kafkaguard._errors import for_code
 from kafkaguard.cli.demo.flights import ORDER, Contents, as_records, expect, read_topic
-from kafkaguard.errors import for_code
 
 if TYPE_CHECKING:
     from collections.abc import Callable

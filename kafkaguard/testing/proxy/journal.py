@@ -8,7 +8,7 @@ from collections import Counter, deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkaguard.errors import for_code
+from kafkaguard._errors import for_code
 from kafkaguard.testing.proxy.frames import struct_of
 
 if TYPE_CHECKING:

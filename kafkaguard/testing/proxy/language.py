@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from kafkaguard._common.arguments import flag, whole_number
 from kafkaguard._common.closest import did_you_mean
 from kafkaguard._common.public import public
+from kafkaguard._errors.generated import BY_CODE
 from kafkaguard._verdicts.apis import API_KEYS, API_NAMES
-from kafkaguard.errors._generated import BY_CODE
 from kafkaguard.testing.proxy import actions
 from kafkaguard.testing.proxy.actions import CountedFault, Fault
 from kafkaguard.testing.proxy.matching import Match

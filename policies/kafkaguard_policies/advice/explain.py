@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from kafkaguard._errors.base import Action, Verdict
 from kafkaguard._retries.backoff import worst_wait
 from kafkaguard._retries.machine import CallContext, Machine, Ruling, Step
-from kafkaguard.errors._base import Action, Verdict
 from kafkaguard_policies.model.fields import UNBOUNDED_COUNT
 from kafkaguard_policies.running.outcome import SENTENCES
 

@@ -9,14 +9,14 @@ from statistics import fmean, quantiles
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard._common import arguments
+from kafkaguard._errors import KafkaGuardError
+from kafkaguard._errors.base import RETRIABLE_ACTIONS, Action, RuleInfo, Verdict
 from kafkaguard._retries.backoff import draw_wait, worst_wait
 from kafkaguard._retries.machine import CallContext, Ruling, Step, StopReason
-from kafkaguard.errors import KafkaGuardError
-from kafkaguard.errors._base import RETRIABLE_ACTIONS, Action, RuleInfo, Verdict
 from kafkaguard_policies.advice.explain import describe_step, first_step
 
 if TYPE_CHECKING:
-    from kafkaguard.errors._base import Written
+    from kafkaguard._errors.base import Written
     from kafkaguard_policies.running.rulings import RuledPolicy
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from kafkaguard._common import arguments
 from kafkaguard._common.public import public
-from kafkaguard.errors import ClientConfigurationError
+from kafkaguard._errors import ClientConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -15,17 +15,17 @@ from pydantic import (
     model_validator,
 )
 
-from kafkaguard import errors
+from kafkaguard import _errors as errors
 from kafkaguard._common.closest import did_you_mean
 from kafkaguard._common.topic_names import ALLOWED, can_be_a_topic
 from kafkaguard._delivery.dialects import Dialect
 from kafkaguard._delivery.shell import Rescue
+from kafkaguard._errors.base import Action
+from kafkaguard._errors.generated import BY_CODE, KAFKA_VERSION
 from kafkaguard._retries.machine import InDoubt, OnReject
 from kafkaguard._verdicts.apis import API_KEYS
 from kafkaguard._verdicts.classification import classify
 from kafkaguard._verdicts.request_names import no_such_request
-from kafkaguard.errors._base import Action
-from kafkaguard.errors._generated import BY_CODE, KAFKA_VERSION
 from kafkaguard_policies.model.base import Part
 from kafkaguard_policies.model.fields import (
     Attempts,

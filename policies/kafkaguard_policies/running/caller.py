@@ -16,8 +16,8 @@ from kafkaguard_policies.running.not_repeatable import check_hooks
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
+    from kafkaguard._errors.base import Action
     from kafkaguard._retries.events import EventHook
-    from kafkaguard.errors._base import Action
     from kafkaguard_policies.running.rulings import RuledPolicy
 
 

@@ -12,7 +12,7 @@ from kafkaguard._verdicts.signals import MAX_DEPTH
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkaguard.errors._base import Action
+    from kafkaguard._errors.base import Action
 
 _ATTRIBUTE = "kafkaguard_outcome"
 SENTENCES = {

@@ -11,12 +11,12 @@ import logging
 import re
 from typing import TYPE_CHECKING, Final
 
-from kafkaguard.errors import InvalidPartitionsError
+from kafkaguard._errors import InvalidPartitionsError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkaguard.errors._base import Verdict
+    from kafkaguard._errors.base import Verdict
 
 _log = logging.getLogger("kafkaguard.retry")
 

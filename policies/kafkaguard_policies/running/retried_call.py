@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from kafkaguard._errors import KafkaGuardError
+from kafkaguard._errors.base import Action, Verdict
 from kafkaguard._retries.breaker import BreakerOpenError
 from kafkaguard._retries.events import (
     AttemptEvent,
@@ -30,8 +32,6 @@ from kafkaguard._retries.machine import (
     StopReason,
 )
 from kafkaguard._verdicts.classification import classify
-from kafkaguard.errors import KafkaGuardError
-from kafkaguard.errors._base import Action, Verdict
 from kafkaguard_policies.running.outcome import (
     Attempt,
     Outcome,

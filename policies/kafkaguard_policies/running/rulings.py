@@ -7,8 +7,8 @@ from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from kafkaguard._errors.base import Action, Verdict
 from kafkaguard._retries.machine import CallContext, Ruling
-from kafkaguard.errors._base import Action, Verdict
 from kafkaguard_policies.model.policy import PolicyDocument, find_error_class
 
 if TYPE_CHECKING:

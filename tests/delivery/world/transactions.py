@@ -18,8 +18,8 @@ from kafkaguard._delivery.transaction_calls import (
     proceed,
 )
 from kafkaguard._delivery.transaction_errors import TransactionTraits
+from kafkaguard._errors.base import Action
 from kafkaguard.errors import ClientConnectionError, KafkaGuardError, for_code
-from kafkaguard.errors._base import Action
 from tests.delivery.world.words import PlainErrors, PlainPolicy
 
 if TYPE_CHECKING:

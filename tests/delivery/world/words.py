@@ -14,8 +14,8 @@ from kafkaguard.errors import KafkaGuardError, RecordPurgedError, for_code
 if TYPE_CHECKING:
     from kafkaguard._delivery.dialects import Dialect
     from kafkaguard._delivery.shell import Rescue
+    from kafkaguard._errors.base import Action, Verdict
     from kafkaguard._retries.machine import CallContext
-    from kafkaguard.errors._base import Action, Verdict
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from kafkaguard._errors.generated import BY_CODE
 from kafkaguard._verdicts.apis import API_KEYS
-from kafkaguard.errors._generated import BY_CODE
 from tests.testing.proxy import raw_requests as raw
 from tests.testing.proxy.raw_client import RawClient
 

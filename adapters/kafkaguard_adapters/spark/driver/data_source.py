@@ -29,7 +29,7 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
-from kafkaguard.errors import KafkaGuardError
+from kafkaguard._errors import KafkaGuardError
 from kafkaguard_adapters.spark.marker import task_failed
 from kafkaguard_adapters.spark.report import TaskCounts, add_up, describe_collapsed
 from kafkaguard_adapters.spark.setting_errors import setting_error

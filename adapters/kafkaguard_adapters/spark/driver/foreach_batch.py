@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard._common.arguments import hook
-from kafkaguard.errors import KafkaGuardError
+from kafkaguard._errors import KafkaGuardError
 from kafkaguard_adapters.spark.driver.batch_notes import (
     Notes,
     checkpoint_of,

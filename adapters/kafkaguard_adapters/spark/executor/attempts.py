@@ -11,19 +11,19 @@ import time
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from kafkaguard._errors import CorruptMessageError
+from kafkaguard._errors.base import RETRIABLE_ACTIONS, Action
 from kafkaguard._retries.budget import shared_budget
 from kafkaguard._retries.machine import CallContext, Machine
-from kafkaguard.errors import CorruptMessageError
-from kafkaguard.errors._base import RETRIABLE_ACTIONS, Action
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.spark.policy import CLIENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from kafkaguard._errors import KafkaGuardError
     from kafkaguard._retries.budget import RetryBudget
     from kafkaguard._retries.machine import Ruling
-    from kafkaguard.errors import KafkaGuardError
     from kafkaguard_adapters.spark.executor.arrow import SinkRecord
     from kafkaguard_adapters.spark.settings import SinkSettings
 

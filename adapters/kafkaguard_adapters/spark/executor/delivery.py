@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Self
 
-    from kafkaguard.errors import KafkaGuardError
+    from kafkaguard._errors import KafkaGuardError
     from kafkaguard_adapters.spark.settings import SinkSettings
     from kafkaguard_adapters.spark.topics import SinkTopic
 

@@ -17,7 +17,7 @@ from kafkaguard._delivery.facts import Place, Traits
 from kafkaguard._delivery.judging import add_words
 from kafkaguard._delivery.letter_count import LetterCount
 from kafkaguard._delivery.sizes import batch_size
-from kafkaguard.errors import (
+from kafkaguard._errors import (
     CorruptMessageError,
     InvalidRecordError,
     KafkaGuardError,

@@ -13,11 +13,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kafkaguard.errors._base import Action
+from kafkaguard._errors.base import Action
 from kafkaguard_adapters.spark.marker import TaskFailedError
 
 if TYPE_CHECKING:
-    from kafkaguard.errors import KafkaGuardError
+    from kafkaguard._errors import KafkaGuardError
 
 #: Verdicts that do not change between two attempts.
 _FINAL = (Action.REJECT, Action.CONFIGURE)

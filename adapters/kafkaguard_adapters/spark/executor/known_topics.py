@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from kafkaguard import errors as e
+from kafkaguard import _errors as e
 from kafkaguard._common.topic_names import can_be_a_topic
 from kafkaguard_adapters.spark.executor.size_limits import SizeLimit
 from kafkaguard_adapters.spark.topics import (

@@ -13,7 +13,7 @@ from kafkaguard_adapters.spark.marker import task_failed
 from kafkaguard_adapters.spark.verdicts import record_error
 
 if TYPE_CHECKING:
-    from kafkaguard.errors import KafkaGuardError
+    from kafkaguard._errors import KafkaGuardError
     from kafkaguard_adapters.spark.settings import SinkSettings
 
 _NOTHING_SENT = (

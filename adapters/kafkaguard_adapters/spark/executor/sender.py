@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaException, Producer
 
-from kafkaguard import errors as e
+from kafkaguard import _errors as e
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.spark.client_config import silent_logger
 from kafkaguard_adapters.spark.executor.arrow import SinkRecord

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kafkaguard.errors import ClientTimeoutError, KafkaGuardError
+from kafkaguard._errors import ClientTimeoutError, KafkaGuardError
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.spark.executor.delivery import Delivery
 from kafkaguard_adapters.spark.executor.earlier_attempts import fail_as_before, remember

@@ -24,7 +24,7 @@ from kafkaguard_adapters.spark.verdicts import MALFORMED, record_error
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from kafkaguard.errors import KafkaGuardError
+    from kafkaguard._errors import KafkaGuardError
     from kafkaguard_adapters.spark.pipeline.model import Source
     from kafkaguard_adapters.spark.report import WriteReport
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkaguard.errors import ClientNotConnectedError
+from kafkaguard._errors import ClientNotConnectedError
 from kafkaguard_adapters.spark.policy import DEAD_LETTER
 from kafkaguard_adapters.spark.setting_errors import setting_of
 from kafkaguard_policies.model.problems import Problem
@@ -12,7 +12,7 @@ from kafkaguard_policies.model.problems import Problem
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkaguard.errors import KafkaGuardError
+    from kafkaguard._errors import KafkaGuardError
     from kafkaguard_adapters.spark.pipeline.model import Pipeline
 
     Place = tuple[str | int, ...]

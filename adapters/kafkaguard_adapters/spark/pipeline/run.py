@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 from kafkaguard._common.closest import did_you_mean
 from kafkaguard._delivery.dead_letters import Reason
-from kafkaguard.errors import KafkaGuardError
+from kafkaguard._errors import KafkaGuardError
 from kafkaguard_adapters.spark.columns import check_columns
 from kafkaguard_adapters.spark.driver.foreach_batch import foreach_batch
 from kafkaguard_adapters.spark.driver.frame import find_objection

@@ -26,14 +26,14 @@ from kafkaguard._consuming.machine import (
     OUT_OF_RANGE,
     ReadRefusal,
 )
-from kafkaguard.errors._base import Action
+from kafkaguard._errors.base import Action
 from kafkaguard_adapters.aiokafka.errors import errors
 from kafkaguard_adapters.consuming.answers_shell import AnswersShell, KeptPauses
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
-    from kafkaguard.errors import KafkaGuardError
+    from kafkaguard._errors import KafkaGuardError
     from kafkaguard_adapters.aiokafka._private.consuming.reading import Reading
 
 _log = logging.getLogger("kafkaguard.consumer")

@@ -31,7 +31,7 @@ from kafkaguard_adapters.aiokafka.errors import errors
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkaguard.errors import KafkaGuardError
+    from kafkaguard._errors import KafkaGuardError
 
 _UNKNOWN_MEMBER: Final = 25
 #: Requests of the client's own tasks, which would be made again.

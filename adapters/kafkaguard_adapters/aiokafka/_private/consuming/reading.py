@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from aiokafka.consumer.fetcher import PartitionRecords
 from aiokafka.errors import ConsumerStoppedError, KafkaError
 
-from kafkaguard.errors import ClientClosedError, KafkaGuardError
+from kafkaguard._errors import ClientClosedError, KafkaGuardError
 from kafkaguard_adapters.aiokafka._private.consuming.names import NEEDS_LOOP
 from kafkaguard_adapters.aiokafka.errors import errors, wrong_loop
 

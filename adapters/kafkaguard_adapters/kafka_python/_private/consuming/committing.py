@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from kafkaguard._cluster.reports import TopicPartition
-    from kafkaguard.errors import KafkaGuardError
+    from kafkaguard._errors import KafkaGuardError
 
     #: Called with the errors of a refused commit, and whether the user made the commit.
     Report = Callable[[dict[TopicPartition, KafkaGuardError], bool], None]

@@ -21,7 +21,7 @@ from kafkaguard_adapters.kafka_python.errors import errors
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from kafkaguard.errors import KafkaGuardError
+    from kafkaguard._errors import KafkaGuardError
 
 
 class UndecodedError(Exception):

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from kafkaguard._consuming.commands import Command
-    from kafkaguard.errors import KafkaGuardError
+    from kafkaguard._errors import KafkaGuardError
 
 _MS = 1000
 

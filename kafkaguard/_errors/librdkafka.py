@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkaguard.errors._generated import AuthenticationError
-from kafkaguard.errors._special import (
+from kafkaguard._errors.generated import AuthenticationError
+from kafkaguard._errors.special import (
     BatchMateRefusedError,
     ClientClosedError,
     ClientConfigurationError,
@@ -29,7 +29,7 @@ from kafkaguard.errors._special import (
 )
 
 if TYPE_CHECKING:
-    from kafkaguard.errors._base import KafkaGuardError
+    from kafkaguard._errors.base import KafkaGuardError
 
 LOCAL_CODES: dict[int, tuple[str, type[KafkaGuardError]]] = {
     -199: ("_BAD_MSG", ClientProtocolError),

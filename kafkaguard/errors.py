@@ -24,16 +24,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkaguard._common.public import exports, public
-from kafkaguard.errors import _base, _generated, _special
-from kafkaguard.errors._base import *  # noqa: F403 - the families
-from kafkaguard.errors._generated import *  # noqa: F403 - one class a code
-from kafkaguard.errors._made import (
+from kafkaguard import _errors
+from kafkaguard._common.public import exports
+from kafkaguard._errors.base import *  # noqa: F403 - the families
+from kafkaguard._errors.generated import *  # noqa: F403 - one class a code
+from kafkaguard._errors.made import (
     dual as dual,
     for_code as for_code,
     for_name as for_name,
 )
-from kafkaguard.errors._special import *  # noqa: F403 - one class a condition
+from kafkaguard._errors.special import *  # noqa: F403 - one class a condition
 
 if TYPE_CHECKING:
     from kafkaguard._delivery.report import (
@@ -50,17 +50,6 @@ if TYPE_CHECKING:
     )
     from kafkaguard_policies.model.problems import PolicyError as PolicyError
 
-_LOADED = [
-    *_base.__all__,
-    *_generated.__all__,
-    *_special.__all__,
-    "dual",
-    "for_code",
-    "for_name",
-]
-for _name in _LOADED:
-    public(__name__)(globals()[_name])
-
 exports(
     __name__,
     {
@@ -72,5 +61,5 @@ exports(
         "kafkaguard_policies.advice.stacking": "StackingError StackingWarning",
         "kafkaguard_policies.model.problems": "PolicyError",
     },
-    loaded=_LOADED,
+    loaded=_errors.__all__,
 )

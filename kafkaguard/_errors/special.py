@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kafkaguard.errors._base import FatalError, KafkaGuardError, RetriableError
-from kafkaguard.errors._generated import InvalidRecordError
+from kafkaguard._errors.base import FatalError, KafkaGuardError, RetriableError
+from kafkaguard._errors.generated import InvalidRecordError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

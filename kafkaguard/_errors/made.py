@@ -9,21 +9,21 @@ import importlib
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
-from kafkaguard.errors import _base, _generated, _special
-from kafkaguard.errors._base import (
+from kafkaguard._errors import base, generated, special
+from kafkaguard._errors.base import (
     KafkaGuardError,
     MadeAtRunTime,
     UnrecognisedCodeError,
 )
-from kafkaguard.errors._generated import BY_CODE
-from kafkaguard.errors._librdkafka import LOCAL_CODES
-from kafkaguard.errors._special import NoError
+from kafkaguard._errors.generated import BY_CODE
+from kafkaguard._errors.librdkafka import LOCAL_CODES
+from kafkaguard._errors.special import NoError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 #: Names of the classes that Kafka's codes and clients' conditions have.
-CLASS_NAMES = frozenset((*_base.__all__, *_generated.__all__, *_special.__all__))
+CLASS_NAMES = frozenset((*base.__all__, *generated.__all__, *special.__all__))
 _BY_NAME = {cls.name: cls for cls in BY_CODE.values()}
 # The name of confluent-kafka's C module cannot be imported.
 _REAL_MODULES = {"cimpl": "confluent_kafka.cimpl"}

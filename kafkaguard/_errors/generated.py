@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from kafkaguard.errors._base import (
+from kafkaguard._errors.base import (
     AbortableError,
     FatalError,
     KafkaGuardError,
