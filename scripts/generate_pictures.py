@@ -157,7 +157,7 @@ def layers() -> str:
         "kafkaguard_adapters": "kafka-python, confluent-kafka, aiokafka, Spark",
         "kafkaguard_policies": "retry policies: files, presets, running calls",
         "kafkaguard.protocol": "messages on the wire",
-        "kafkaguard.errors": "one class for each code",
+        "kafkaguard._errors": "one class for each code",
     }
     rows = [re.findall(r"[\w.]+", row) for row in rows]
     rows.insert(-1, ["core"])
