@@ -90,7 +90,7 @@ class ClientLife:
 
         Called when the dead client was stopped. The first death is followed by a
         successor at once. If the successor dies too before it has worked, a pause
-        comes before the next, then a longer one. After ``MOST_DEATHS`` of its own there
+        comes before the next, then a longer one for each that died by itself. After ``MOST_DEATHS`` of its own there
         is none until a send requests one.
 
         Args:
@@ -99,7 +99,7 @@ class ClientLife:
         """
         if self._deaths == 1 or is_closing:
             return True
-        self._failures = self._deaths - 2
+        self._failures = max(0, self._own_deaths - 2)
         error = KeepsDyingError(
             f"{self._deaths} producers in a row died before they delivered a record; "
             f"the last one: {self.cause}"

@@ -320,7 +320,7 @@ class CasesContract:
 
             def has_tried():
                 writer.serve()
-                return flaky.spent
+                return flaky.is_spent
 
             until(has_tried, 60)
             assert writer.outcome(handle) == 1
@@ -502,7 +502,7 @@ class SequencesContract:
             for worker in workers:
                 worker.start()
             try:
-                until(lambda: gaps.spent, 60)
+                until(lambda: gaps.is_spent, 60)
             finally:
                 over.set()
                 for worker in workers:

@@ -329,7 +329,7 @@ class TestLife:
                 life.happens(ClientEvent.PAUSE_OVER)
             life.revive()
         assert (life.state is ClientState.LOST) is not is_late
-        assert life.not_before == (110.0 if is_late else 102.0)
+        assert life.not_before == (100.25 if is_late else 102.0)
 
     def test_after_the_last_attempt_a_send_must_ask_for_the_next(self):
         """A build after the last attempt starts when a send asks, after the pause."""

@@ -288,16 +288,20 @@ class TestGuard:
 
     def test_retries_without_idempotence_are_warned_about(self, kafka_cluster):
         """The client itself can write twice; `strict` refuses it."""
-        producer = KafkaProducer(
-            bootstrap_servers=kafka_cluster.bootstrap_servers, enable_idempotence=False
-        )
-        with pytest.warns(StackingWarning, match="enable_idempotence = True works"):
-            guarded = guard(producer)
+        settings = {
+            "bootstrap_servers": kafka_cluster.bootstrap_servers,
+            "enable_idempotence": False,
+        }
         with (
-            guarded,
+            pytest.warns(StackingWarning, match="enable_idempotence = True works"),
+            guard(KafkaProducer(**settings)),
+        ):
+            pass
+        with (
+            KafkaProducer(**settings) as client,
             pytest.raises(errors.ClientConfigurationError, match="idempotence"),
         ):
-            guard(producer, strict=True)
+            guard(client, strict=True)
 
 
 class TestFacts:

@@ -46,7 +46,7 @@ def test_a_producer_that_gets_no_id_says_so_at_once(kafka_topic, kafka_faults, c
             )
             assert error.topic == kafka_topic
             assert f"no id (InitProducerId: {name})" in str(error)
-            assert "set enable_idempotence=False" in str(error)
+            assert "Set enable_idempotence=False" in str(error)
         report = producer.flush()
         assert (report.failed, report.pending) == (2, 0)
     assert not [event for event in events if isinstance(event, RecreateEvent)]

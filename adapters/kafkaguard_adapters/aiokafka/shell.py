@@ -409,10 +409,10 @@ class AIOKafkaShell(ReportingShell):
         self._wholes[builder] = Whole(future)
         try:
             add = self._hooks[self.producer].add_batch
-            future = await add(builder, tp, within)
+            client_future = await add(builder, tp, within)
         finally:
             self._wholes.pop(builder, None)
-        future.add_done_callback(_silence)  # the application has the other future
+        client_future.add_done_callback(_silence)  # the application has the other one
         return future
 
     def send_now(self) -> None:
