@@ -90,8 +90,8 @@ class ClientLife:
 
         Called when the dead client was stopped. The first death is followed by a
         successor at once. If the successor dies too before it has worked, a pause
-        comes before the next, then a longer one for each that died by itself. After ``MOST_DEATHS`` of its own there
-        is none until a send requests one.
+        comes before the next, then a longer one for each that died by itself. After
+        ``MOST_DEATHS`` of these there is none until a send requests one.
 
         Args:
             now: The time.

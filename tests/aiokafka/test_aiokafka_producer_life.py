@@ -361,7 +361,8 @@ class TestDeath:
             assert isinstance(caught.value, aiokafka_errors.ProducerFenced)
             assert caught.value.verdict.action == Action.FENCED
             assert bare is producer.client
-            await producer.abort_transaction()
+            with pytest.raises(errors.ClientFencedError):
+                await producer.abort_transaction()
 
     async def test_a_class_with_an_init_of_its_own_cannot_be_replaced(
         self, kafka_cluster, kafka_topic
