@@ -289,7 +289,7 @@ class GuardedConsumer(ForkSafe, StandIn):
             targets = committing.consumed()
         if committing is None or not isinstance(targets, dict) or not targets:
             return await self._commit_by_client(offsets)
-        if committing.is_member():
+        if offsets is not None and committing.is_member():
             places = [each for each in targets if isinstance(each, ClientPartition)]
             hint = "or with another consumer of the group that subscribes to nothing"
             check_owned(
