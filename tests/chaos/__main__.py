@@ -66,6 +66,35 @@ def read(cluster, topics):
     return found
 
 
+def told_place(told):
+    """Tell the partition and the offset that a delivered record was told to have."""
+    if isinstance(told.put, tuple):
+        return told.put
+    return told.put.partition, told.put.offset
+
+
+def stands_at(cluster, told):
+    """Say what stands at the offset of a record that was told as delivered."""
+    partition, offset = told_place(told)
+    place = TopicPartition(told.topic, partition)
+    with KafkaConsumer(
+        bootstrap_servers=cluster.bootstrap_servers, group_id=None
+    ) as consumer:
+        start = consumer.beginning_offsets([place])[place]
+        end = consumer.end_offsets([place])[place]
+        text = f"{place.topic} [{partition}] at offset {offset}, log {start} to {end}"
+        if offset is None or not start <= offset < end:
+            return f"{text}: no such offset"
+        consumer.assign([place])
+        consumer.seek(place, max(start, offset - 2))
+        records = []
+        while consumer.position(place) < min(end, offset + 3):
+            for batch in consumer.poll(timeout_ms=1000, max_records=5).values():
+                records += batch
+        near = [f"{r.offset}: {r.value[:16]!r} of {r.timestamp}" for r in records]
+        return f"{text}: there is {', '.join(near)}"
+
+
 def lost(told, found):
     """List what was told as delivered and is not there."""
     there = {name for names in found.values() for _, name in names}
@@ -106,7 +135,12 @@ def twice(told, found):
     return Counter(kind(told[name]) for name, count in there.items() if count > 1)
 
 
-def compare(cluster, topics, told, longest):
+def age(told, now):
+    """Say how long before the end a record was sent and told."""
+    return f"sent {now - told.sent:.3f} s and told {now - told.settled:.3f} s ago"
+
+
+def compare(cluster, topics, told, longest, times):
     """Compare, again while the high watermarks of brokers that crashed catch up."""
     now = end = time.monotonic()
     end += CATCH_UP_S
@@ -118,7 +152,11 @@ def compare(cluster, topics, told, longest):
                 print(f"twice: {count} {word}")
             return bad
         for name in lost(told, found)[:5]:
-            print("not there yet:", name, told[name].put, flush=True)
+            print("not there yet:", name, age(told[name], now), flush=True)
+            for kind, start, stop in times:
+                if stop > told[name].sent - 5 and start < told[name].settled + 5:
+                    print(f"     {kind} {now - start:.3f} to {now - stop:.3f} s ago")
+            print("    ", stands_at(cluster, told[name]), flush=True)
         time.sleep(2)
 
 
@@ -153,7 +191,7 @@ def main():
         start = time.monotonic()
         client.close(CLOSE_S)
         seconds = time.monotonic() - start
-        bad = compare(cluster, topics, load.told, client.LONGEST_S)
+        bad = compare(cluster, topics, load.told, client.LONGEST_S, faults.times)
     bad["uncaught"] = len(uncaught.found)
     bad["threads that hang"] = 0 if has_ended else 1
     bad["close() too slow"] = 1 if seconds > CLOSE_S + MARGIN_S else 0

@@ -22,6 +22,7 @@ class Faults:
 
     def __init__(self, cluster, topic, random, longer):
         self.done = Counter()
+        self.times = []
         self._cluster = cluster
         self._topic = topic
         self._random = random
@@ -37,8 +38,10 @@ class Faults:
             for kind in kinds:
                 if time.monotonic() >= end:
                     return
+                start = time.monotonic()
                 kind()
                 self.done[kind.__name__] += 1
+                self.times.append((kind.__name__, start, time.monotonic()))
                 self._wait(0.5, 2.0)
 
     def _wait(self, least, most):
