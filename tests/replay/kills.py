@@ -27,8 +27,10 @@ FORMS = {
     "reason": (["--reason", "A"], lambda number: number % 2 == 0),
     "fix": (["--fix", "tests.replay.kills:leave_tenth"], lambda number: number % 10),
 }
-#: Letters of one transaction take a while, so that kills meet each of them.
-RATE = 4000
+#: Letters a second of a replay that will be killed, so that many kills meet it.
+RATE = 200
+#: Share of the kills that come before the first letter is sent.
+EARLY = 0.2
 
 
 def leave_tenth(letter):
@@ -81,10 +83,17 @@ def read(servers, topic):
 def replay(cluster, letters, words, random, kills):
     """Start a replay again until it ends; kill it so often before."""
     command = [sys.executable, "-m", "kafkaguard", "replay", "--yes", letters]
-    command += ["-b", cluster.bootstrap_servers, "--rate", str(RATE), *words]
+    command += ["-b", cluster.bootstrap_servers, *words]
     for number in range(kills):
-        with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
-            time.sleep(random.uniform(1.5, 5.0))
+        with subprocess.Popen(
+            [*command, "--rate", str(RATE)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            if random.random() > EARLY:
+                next(line for line in process.stderr if " letters" in line)
+            time.sleep(random.uniform(0.0, 2.0))
             if number % 10 == 9:
                 broker = cluster.broker(random.randrange(3))
                 broker.kill()
@@ -92,7 +101,8 @@ def replay(cluster, letters, words, random, kills):
                 broker.start()
             process.kill()
         print(f"killed {number + 1} of {kills}", flush=True)
-    return subprocess.run(command, timeout=600, check=False).returncode
+    done = subprocess.run(command, capture_output=True, timeout=600, check=False)
+    return done.returncode
 
 
 def main():
