@@ -34,6 +34,7 @@ COMMANDS = {
     "pipeline": "Run a pipeline file: from a source, with Spark, into a topic.",
     "policy": "Check, show, preview and compare retry policies.",
     "replay": "Send dead letters back to their topics, each once.",
+    "txn": "List open transactions, or end one that holds up readers.",
     "proxy": "Run a proxy between clients and brokers that injects faults.",
 }
 #: The extra that a command needs, and its packages; other commands need only ``cli``.
