@@ -32,6 +32,12 @@ if TYPE_CHECKING:
         OpenTransaction as OpenTransaction,
         TransactionsReport as TransactionsReport,
     )
+    from kafkaguard._doctor.findings import (
+        Diagnosis as Diagnosis,
+        Finding as Finding,
+        Severity as Severity,
+    )
+    from kafkaguard_adapters.diagnose import diagnose as diagnose
     from kafkaguard_adapters.asking.cluster_calls import (
         AsyncClusterCalls as AsyncClusterCalls,
         AsyncReportCalls as AsyncReportCalls,
@@ -58,6 +64,8 @@ exports(
         "kafkaguard._cluster.transactions": (
             "OpenProducer OpenTransaction TransactionsReport"
         ),
+        "kafkaguard._doctor.findings": "Diagnosis Finding Severity",
+        "kafkaguard_adapters.diagnose": "diagnose",
         "kafkaguard_adapters.asking.cluster_calls": (
             "AsyncClusterCalls AsyncReportCalls ClusterCalls ReportCalls"
         ),

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from kafkaguard._cluster.reports import TopicPartition
     from kafkaguard._errors import KafkaGuardError
@@ -99,6 +99,15 @@ class TransactionsReport:
     def complete(self) -> bool:
         """Whether each broker has answered everything."""
         return not self.errors
+
+    def of_topics(self, topics: Collection[str]) -> TransactionsReport:
+        """Return the report with only the transactions that write to some topics."""
+        some = tuple(
+            one
+            for one in self.transactions
+            if any(place.topic in topics for place in one.partitions)
+        )
+        return replace(self, transactions=some)
 
 
 def find_hanging(

@@ -27,6 +27,7 @@ COMMANDS = {
     "broker": "Run a real Kafka broker on this machine until Ctrl-C.",
     "demo": "Load real flights into Kafka with Spark's own sink and with kafkaguard.",
     "decode": "Decode a Kafka message from hexadecimal digits, a file or stdin.",
+    "doctor": "Say what is wrong with a cluster, for this client and policy.",
     "errors": "List Kafka's error codes with the right next step for each.",
     "explain": "Explain an error: its meaning, and the right next step.",
     "lag": "Show the lag of consumer groups, once or live.",
