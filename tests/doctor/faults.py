@@ -388,7 +388,7 @@ FAULTS = [
         "risky",
         "{topic}",
         fencing,
-        call={"samples": 4, "interval": 0.7},
+        call={"samples": 8, "interval": 0.7},
     ),
     Fault(
         "a longer transaction than the brokers allow",
