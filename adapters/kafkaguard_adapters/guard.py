@@ -104,13 +104,13 @@ def guard(
     hook("guard(): on_event", on_event)
     if config is not None:
         mapping("guard(): config", config, "a mapping of the client's settings")
+    loaded = load_policy(policy)  # before a client connects, which may take a minute
     if factory is not None:
         client, config = _build(factory, config or {})
     _check_unguarded(client)
     home = _home_of(client)
     if config is not None and factory is None:
         _check_names(type(client), home, config)
-    loaded = load_policy(policy)
     compare(client, home, config, loaded, strict=strict)
     module = import_module(home)
     _warn_of_unused(loaded, obeyed_by(home), client)

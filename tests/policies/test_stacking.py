@@ -134,11 +134,11 @@ NONE = frozenset()
         ({}, "producer", {"acks": 1}, NONE),
         ({}, "admin", {"acks": 0}, NONE),
         # The client's delivery limit beside the deadline.
-        ({"deadline": 60}, "producer", {"delivery.timeout.ms": 60_000}, NONE),
+        ({"deadline": 60}, "producer", {"delivery.timeout.ms": 59_999}, NONE),
         (
             {"deadline": 60},
             "producer",
-            {"delivery.timeout.ms": 60_001},
+            {"delivery.timeout.ms": 60_000},
             {"client-outlasts-policy"},
         ),
         (
@@ -294,7 +294,7 @@ def test_what_is_proposed_leaves_room():
     assert ours == {
         "retries-without-idempotence": ("enable.idempotence", True),
         "acks-none": ("acks", "all"),
-        "client-outlasts-policy": ("deadline", 90),
+        "client-outlasts-policy": ("deadline", 180),
         "blocked-past-deadline": ("max.block.ms", 30_000),
         "client-never-retries": ("request.timeout.ms", 22_500),
         "attempt-ends-in-doubt": ("request.timeout.ms", 8_000),

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 Kind = Literal["producer", "consumer", "admin"]
 
-#: Defaults of clients in seconds (the first is librdkafka's) and of policies. A
-#: conflict between two defaults is not reported, because the user chose neither.
-_USUAL = {"delivery.timeout.ms": 300, "transaction.timeout.ms": 60}
+#: Defaults of clients in seconds and of policies. A conflict between two defaults is
+#: not reported, because the user chose neither.
+_USUAL = {"delivery.timeout.ms": (120, 300), "transaction.timeout.ms": (60,)}
 _USUAL_DEADLINE_S = 120
 #: The share of a group's or coordinator's time limit that a policy's waits may use.
 _SHARE = 0.8
@@ -176,7 +176,7 @@ def _unacknowledged(
 
 
 def _are_defaults(policy: RuledPolicy, setting: str, seconds: float | None) -> bool:
-    return policy.deadline == _USUAL_DEADLINE_S and seconds == _USUAL[setting]
+    return policy.deadline == _USUAL_DEADLINE_S and seconds in _USUAL[setting]
 
 
 def _client_outlasts_policy(
@@ -187,16 +187,16 @@ def _client_outlasts_policy(
         return  # the coordinator resolves what is in doubt
     if _are_defaults(policy, "delivery.timeout.ms", delivery):
         return
-    if delivery is not None and delivery > policy.deadline:
+    if delivery is not None and delivery >= policy.deadline:
         yield Finding(
             "client-outlasts-policy",
             "delivery.timeout.ms",
             "deadline",
-            f"delivery.timeout.ms ({delivery:g} s) is longer than the policy's "
-            f"deadline ({policy.deadline:g} s): calls end in doubt while the client "
-            f"is still trying, and the policy never fires",
+            f"delivery.timeout.ms ({delivery:g} s) is not shorter than the policy's "
+            f"deadline ({policy.deadline:g} s): the client tries that long by itself, "
+            f"and then the policy has no time left to send a record again",
             "deadline",
-            delivery,
+            2 * delivery,
         )
 
 
