@@ -31,6 +31,12 @@ if TYPE_CHECKING:
         Verdict as Verdict,
     )
     from kafkaguard_adapters.guarded import guard as guard
+    from kafkaguard_adapters.replay.calls import replay as replay
+    from kafkaguard_adapters.replay.letters import DeadLetter as DeadLetter
+    from kafkaguard_adapters.replay.report import (
+        ReplayPlan as ReplayPlan,
+        ReplayReport as ReplayReport,
+    )
     from kafkaguard_policies.reading.sources import load_policy as load_policy
     from kafkaguard_policies.retry_policy import RetryPolicy as RetryPolicy
     from kafkaguard_policies.decorator import retry as retry
@@ -50,6 +56,9 @@ exports(
         "kafkaguard._verdicts.context": "TopicFacts",
         "kafkaguard._errors.base": "Action RuleInfo Verdict",
         "kafkaguard_adapters.guard": "guard",
+        "kafkaguard_adapters.replay.calls": "replay",
+        "kafkaguard_adapters.replay.letters": "DeadLetter",
+        "kafkaguard_adapters.replay.report": "ReplayPlan ReplayReport",
         "kafkaguard_policies.reading.sources": "load_policy",
         "kafkaguard_policies.retry_policy": "RetryPolicy",
         "kafkaguard_policies.decorator": "retry",

@@ -226,10 +226,15 @@ def _build(
     errors = _import_sibling(home, "errors").errors
     try:
         return build(factory, prepared), prepared
-    except errors.base as error:
+    except (errors.base, SystemError) as raised:
+        # confluent-kafka hides its error in a SystemError if a callback ran after it.
+        error = raised if isinstance(raised, errors.base) else raised.__cause__
+        if not isinstance(error, errors.base):
+            raise
         read_settings = _import_sibling(home, "settings").read_settings
         settings = partial(read_settings, config, errors.make)
-        raise run(explain(errors.translate(error), settings, errors.make)) from error
+        failure = run(explain(errors.translate(error), settings, errors.make))
+        raise failure from failure.__cause__
 
 
 def _home_of_class(kind: type) -> str | None:

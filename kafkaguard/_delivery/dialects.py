@@ -1,112 +1,187 @@
 """Header names of dead letters: kafkaguard, Spring, Connect, Streams, KIP-1191.
 
-Spring's numbers are binary, those of Kafka's own tools are text. Facts that only a
-written record has (offset, timestamp type) have no header.
+One table names the header of each fact, so what one program wrote another one can read.
+Spring's numbers are binary, all others are text.
 """
 
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from kafkaguard._errors import KafkaGuardError
+    from collections.abc import Iterable, Mapping
+
+    from kafkaguard._delivery.facts import Header
 
 Dialect = Literal["own", "spring", "connect", "streams", "kip-1191"]
 
+#: What all headers of kafkaguard's own dialect begin with.
+PREFIX = "kafkaguard."
+
 
 @dataclass(frozen=True, slots=True)
-class _Names:
-    topic: str
-    partition: str
-    message: str
+class LetterFacts:
+    """What the headers of a dead letter say. What is not known is None.
+
+    Attributes:
+        reason: Why the record was set aside: a ``Reason``, or the name of the broker's
+            error.
+        topic: The topic for which it was meant, or from which it was read.
+        partition: The partition there.
+        offset: Its offset there; only a record that was read has one.
+        timestamp_ms: Its timestamp in milliseconds since 1970, where it was read.
+        group: The consumer group that set it aside.
+        error: Kafka's name of the error.
+        code: The code of the error.
+        exception: The class of the exception, with its module.
+        message: What the broker or the exception said.
+    """
+
+    reason: str | None = None
+    topic: str | None = None
+    partition: int | None = None
+    offset: int | None = None
+    timestamp_ms: int | None = None
+    group: str | None = None
+    error: str | None = None
+    code: int | None = None
     exception: str | None = None
-    is_binary: bool = False
+    message: str | None = None
 
 
-_NAMES: dict[str, _Names] = {
+#: The header of each fact. A dialect without a header for the reason has it before the
+#: message: "NULL_KEY: no key".
+NAMES: Mapping[Dialect, Mapping[str, str]] = {
+    "own": {
+        **{field.name: PREFIX + field.name for field in fields(LetterFacts)},
+        "timestamp_ms": f"{PREFIX}timestamp",
+    },
     # Spring for Apache Kafka: KafkaHeaders, written by DeadLetterPublishingRecoverer.
-    "spring": _Names(
-        "kafka_dlt-original-topic",
-        "kafka_dlt-original-partition",
-        "kafka_dlt-exception-message",
-        "kafka_dlt-exception-fqcn",
-        is_binary=True,
-    ),
+    "spring": {
+        "topic": "kafka_dlt-original-topic",
+        "partition": "kafka_dlt-original-partition",
+        "offset": "kafka_dlt-original-offset",
+        "timestamp_ms": "kafka_dlt-original-timestamp",
+        "group": "kafka_dlt-original-consumer-group",
+        "exception": "kafka_dlt-exception-fqcn",
+        "message": "kafka_dlt-exception-message",
+    },
     # Kafka Connect: DeadLetterQueueReporter (KIP-298).
-    "connect": _Names(
-        "__connect.errors.topic",
-        "__connect.errors.partition",
-        "__connect.errors.exception.message",
-        "__connect.errors.exception.class.name",
-    ),
+    "connect": {
+        "topic": "__connect.errors.topic",
+        "partition": "__connect.errors.partition",
+        "offset": "__connect.errors.offset",
+        "exception": "__connect.errors.exception.class.name",
+        "message": "__connect.errors.exception.message",
+    },
     # Kafka Streams: ExceptionHandlerUtils (KIP-1034).
-    "streams": _Names(
-        "__streams.errors.topic",
-        "__streams.errors.partition",
-        "__streams.errors.message",
-        "__streams.errors.exception",
-    ),
+    "streams": {
+        "topic": "__streams.errors.topic",
+        "partition": "__streams.errors.partition",
+        "offset": "__streams.errors.offset",
+        "exception": "__streams.errors.exception",
+        "message": "__streams.errors.message",
+    },
     # Share groups: ShareGroupDLQStateManager (KIP-1191).
-    "kip-1191": _Names(
-        "__dlq.errors.topic", "__dlq.errors.partition", "__dlq.errors.message"
-    ),
+    "kip-1191": {
+        "topic": "__dlq.errors.topic",
+        "partition": "__dlq.errors.partition",
+        "offset": "__dlq.errors.offset",
+        "group": "__dlq.errors.group",
+        "message": "__dlq.errors.message",
+    },
 }
-
-
-def names_of(dialect: Dialect) -> frozenset[str]:
-    """Return the header names of a dialect; for kafkaguard's own, none."""
-    if dialect == "own":
-        return frozenset()
-    names = _NAMES[dialect]
-    all_of_them = (names.topic, names.partition, names.message, names.exception)
-    return frozenset(name for name in all_of_them if name is not None)
+#: What the headers of each dialect begin with; their tools write more than these facts.
+_PREFIXES: Mapping[Dialect, str] = {
+    "own": PREFIX,
+    "spring": "kafka_dlt-",
+    "connect": "__connect.errors.",
+    "streams": "__streams.errors.",
+    "kip-1191": "__dlq.errors.",
+}
+#: The facts that stay those of the first refusal, since their names say "original".
+_ORIGINS = ("topic", "partition", "offset", "timestamp_ms")
+_SPRING_NUMBERS = {"partition": ">i", "offset": ">q", "timestamp_ms": ">q"}
+_NUMBERS = ("partition", "offset", "timestamp_ms", "code")
 
 
 def origins_of(dialect: Dialect) -> frozenset[str]:
-    """Return the header names for the first topic and partition of a record."""
+    """Return the header names of another tool's dialect that a later letter keeps."""
     if dialect == "own":
         return frozenset()
-    return frozenset({_NAMES[dialect].topic, _NAMES[dialect].partition})
+    names = NAMES[dialect]
+    return frozenset(names[fact] for fact in _ORIGINS if fact in names)
 
 
-def foreign_headers(
-    dialect: Dialect,
-    reason: str,
-    *,
-    topic: str | None,
-    partition: int | None,
-    error: KafkaGuardError | None,
-) -> list[tuple[str, bytes | None]]:
-    """Make the headers of a dead letter in another tool's dialect.
+def write_headers(facts: LetterFacts, dialect: Dialect) -> list[Header]:
+    """Make the headers of a dead letter, of what is known."""
+    headers: list[Header] = []
+    names = NAMES[dialect]
+    for fact, name in names.items():
+        value = getattr(facts, fact)
+        if fact == "message" and "reason" not in names:
+            value = f"{facts.reason}: {value}" if value else facts.reason
+        if fact == "exception" and dialect == "own" and facts.error is not None:
+            continue  # the error has a name
+        if value is not None:
+            headers.append((name, _encode(fact, value, dialect)))
+    return headers
 
-    Args:
-        dialect: Any but ``"own"``.
-        reason: The reason.
-        topic: The record's topic.
-        partition: The record's partition, if it is known.
-        error: The error of the broker or the client.
+
+def read_dialect(headers: Iterable[Header]) -> Dialect | None:
+    """Tell the dialect of a dead letter; None for a record that is not one.
+
+    kafkaguard replaces its own headers and those of its dialect, so its own come first;
+    of other tools' headers the last ones were written last.
     """
-    names = _NAMES[dialect]
-    headers: list[tuple[str, bytes | None]] = []
-    if topic is not None:
-        headers.append((names.topic, topic.encode()))
-    if partition is not None:
-        headers.append((names.partition, _number(partition, binary=names.is_binary)))
-    if error is not None and names.exception is not None:
-        headers.append((names.exception, _class_name(error).encode()))
-    return [*headers, (names.message, _message(reason, error).encode())]
+    found: Dialect | None = None
+    for name, _ in headers:
+        if name == NAMES["own"]["reason"]:
+            return "own"
+        for dialect, names in NAMES.items():
+            if dialect != "own" and name in (names["topic"], names["message"]):
+                found = dialect
+    return found
 
 
-def _number(value: int, *, binary: bool) -> bytes:
-    return struct.pack(">i", value) if binary else str(value).encode()
+def read_facts(headers: Iterable[Header], dialect: Dialect) -> LetterFacts:
+    """Read what the headers of a dead letter say.
+
+    A value that cannot be read, since another program wrote it, is None.
+    """
+    names = {name: fact for fact, name in NAMES[dialect].items()}
+    facts: dict[str, Any] = {
+        names[name]: _decode(names[name], value, dialect)
+        for name, value in headers
+        if name in names and value is not None
+    }
+    if dialect != "own" and (message := facts.get("message")):
+        head, _, rest = message.partition(": ")
+        if head.isupper():  # written by kafkaguard
+            facts |= {"reason": head, "message": rest or None}
+    return LetterFacts(**facts)
 
 
-def _class_name(error: KafkaGuardError) -> str:
-    return f"kafkaguard.errors.{error.verdict.error_class.__name__}"
+def without_letter_headers(headers: Iterable[Header], dialect: Dialect) -> list[Header]:
+    """Return the headers that the record had before it became a dead letter."""
+    prefixes = (PREFIX, _PREFIXES[dialect])
+    return [header for header in headers if not header[0].startswith(prefixes)]
 
 
-def _message(reason: str, error: KafkaGuardError | None) -> str:
-    text = None if error is None else error.broker_message or error.summary
-    return f"{reason}: {text}" if text else reason
+def _encode(fact: str, value: Any, dialect: Dialect) -> bytes:
+    if dialect == "spring" and fact in _SPRING_NUMBERS:
+        return struct.pack(_SPRING_NUMBERS[fact], value)
+    return str(value).encode()
+
+
+def _decode(fact: str, value: bytes, dialect: Dialect) -> Any:
+    if fact not in _NUMBERS:
+        return value.decode(errors="replace")
+    try:
+        if dialect == "spring":
+            return struct.unpack(_SPRING_NUMBERS[fact], value)[0]
+        return int(value)
+    except (struct.error, ValueError):
+        return None

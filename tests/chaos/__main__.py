@@ -68,9 +68,9 @@ def read(cluster, topics):
 
 def told_place(told):
     """Tell the partition and the offset that a delivered record was told to have."""
-    if isinstance(told.put, tuple):
-        return told.put
-    return told.put.partition, told.put.offset
+    if hasattr(told.put, "offset"):  # kafka-python's RecordMetadata
+        return told.put.partition, told.put.offset
+    return told.put
 
 
 def stands_at(cluster, told):
@@ -159,7 +159,7 @@ def compare(cluster, topics, told, longest, times, maybe_twice):
                 print(f"twice: {count} {word}; maybe_twice: {maybe_twice}")
             return bad
         for name in lost(told, found)[:5]:
-            print("not there yet:", name, age(told[name], now), flush=True)
+            print("not there yet:", name, told[name].put, age(told[name], now))
             for kind, start, stop in times:
                 if stop > told[name].sent - 5 and start < told[name].settled + 5:
                     print(f"     {kind} {now - start:.3f} to {now - stop:.3f} s ago")

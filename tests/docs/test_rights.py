@@ -102,6 +102,9 @@ def lag(config):
     with guard(KafkaAdminClient(**config)) as admin:
         report = admin.lag("group")
         report.raise_for_errors()
+        assert report.sees_all_topics is False  # the group might have another topic
+        assert not report.complete
+        assert admin.lag("group", topics=["topic"]).complete
         assert report.groups["group"].total is not None
 
 

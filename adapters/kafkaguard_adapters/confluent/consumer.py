@@ -53,7 +53,7 @@ from kafkaguard_adapters.consuming.questions import Origin, reset_of
 from kafkaguard_adapters.wire.io_thread import loop, run, start
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from confluent_kafka import Consumer
 
@@ -92,6 +92,8 @@ _ONLY_OPEN: Final = (
     "set_sasl_credentials",
     "store_offsets",
 )
+#: Listeners that the guard needs: the assignment may have changed when one was called.
+_HEARD: Final = ("on_assign", "on_revoke")
 #: Most seconds that a ``poll`` blocks in the client before the guard does what is due.
 _SLICE_S: Final = 0.2
 #: Seconds between two checks of the readers' positions.
@@ -158,7 +160,11 @@ class GuardedConsumer(BlockingConsumer):
         )
         self._hear(settings)
         self._checked_at = 0.0
-        self._is_reassigned = False
+        #: The last change of the assignment, and the last one before the current poll,
+        #: which is complete.
+        self._change = self._settled = object()
+        #: The assigned partitions, and the last change before the client named them.
+        self._assigned: tuple[object, Collection[Place]] = None, ()
         #: Whether the group assigns the partitions; a client that is given may have
         #: subscribed before, which cannot be known.
         self._is_member = False
@@ -389,8 +395,8 @@ class GuardedConsumer(BlockingConsumer):
         if self.cluster_view.is_closed:
             raise _translate(RuntimeError(_CLOSED))
         driver = self._driver
-        if self._is_reassigned:
-            self._is_reassigned = False
+        if self._settled is not self._change:
+            self._settled = self._change
             driver.reassigned()
         driver.tick()
         now = time.monotonic()
@@ -447,22 +453,26 @@ class GuardedConsumer(BlockingConsumer):
 
         Listeners get the guarded consumer, not the client's.
         """
-        on_assign, *others = args or [listeners.pop("on_assign", None)]
-        positional = _do_nothing if on_assign is None else on_assign, *others
+        by_name = (listeners.pop(name, None) for name in _HEARD[len(args) :])
+        on_assign, on_revoke, *others = *args, *by_name
+        heard = [
+            _do_nothing if on_assign is None else on_assign,
+            _do_nothing if on_revoke is None else on_revoke,
+            *others,
+        ]
         chained_listeners = {
             name: self._chained(each) for name, each in listeners.items()
         }
         with _translated():
             result = self.client.subscribe(
-                topics, *map(self._chained, positional), **chained_listeners
+                topics, *map(self._chained, heard), **chained_listeners
             )
         self._is_member = True
         return result
 
     def unsubscribe(self) -> None:
         """Unsubscribe, as ``Consumer.unsubscribe`` does."""
-        with _translated():
-            self.client.unsubscribe()
+        self._reassign(self.client.unsubscribe)
         self._is_member = False
 
     def _chained(self, listener: Any) -> Any:
@@ -471,9 +481,9 @@ class GuardedConsumer(BlockingConsumer):
             return listener
 
         def called(_: Any, partitions: Any) -> Any:
-            self._is_reassigned = True
             self._shell.begins(partitions)
-            return listener(self, partitions)
+            with self._changing():  # the client revokes partitions after this call
+                return listener(self, partitions)
 
         return called
 
@@ -491,14 +501,37 @@ class GuardedConsumer(BlockingConsumer):
         """Remove partitions, as ``Consumer.incremental_unassign`` does."""
         self._reassign(self.client.incremental_unassign, partitions)
 
-    def _reassign(
-        self,
-        change: Callable[[list[TopicPartition]], object],
-        partitions: Sequence[TopicPartition],
-    ) -> None:
-        with _translated():
-            change(partitions)  # type: ignore[arg-type]  # the client refuses others
-        self._is_reassigned = True
+    def unassign(self) -> None:
+        """Remove all partitions, as ``Consumer.unassign`` does."""
+        self._reassign(self.client.unassign)
+
+    def _reassign(self, change: Callable[..., object], *partitions: Any) -> None:
+        with _translated(), self._changing():
+            change(*partitions)
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Forget the assignment, before and after the client changes it."""
+        self._change = object()
+        try:
+            yield
+        finally:
+            self._change = object()
+
+    def _owns(self, places: list[Place]) -> bool:
+        """Return whether partitions are assigned, without asking the client each time.
+
+        The client's own answer waits for a thread of librdkafka. It is kept until the
+        next change, and only if it was given while no change was under way: a listener
+        hears of revoked partitions before the client drops them.
+        """
+        change, assigned = self._assigned
+        if change is not self._change:
+            change, settled = self._change, self._settled
+            assigned = self._shell.assignment()
+            if change is settled:
+                self._assigned = change, assigned
+        return not {*places}.difference(assigned)
 
     def pause(self, partitions: Sequence[TopicPartition]) -> None:
         """Pause, as ``Consumer.pause`` does."""
@@ -560,7 +593,9 @@ class GuardedConsumer(BlockingConsumer):
         arguments = {"message": message, "offsets": offsets}
         args = {name: value for name, value in arguments.items() if value is not None}
         if args and self._is_member and not allow_unassigned:
-            check_owned(errors, places_of(args), self._shell.assignment())
+            places = places_of(args)
+            if not self._owns(places):
+                check_owned(errors, places, self._shell.assignment())
         if asynchronous:
             try:
                 return self.client.commit(**args, asynchronous=True)

@@ -75,6 +75,7 @@ ORDER = (
     "created-already",
     "deleted-already",
     "nothing-to-delete",
+    "token-provider-failed",
     "background-report",
     # Records.
     "null-key-in-transaction",

@@ -12,8 +12,9 @@ from kafkaguard._delivery.dead_letters import (
     NAMELESS,
     VALUE_BYTES,
     Reason,
-    reason_headers,
+    refusal_facts,
 )
+from kafkaguard._delivery.dialects import LetterFacts, write_headers
 from kafkaguard_adapters.policy_uses import GUARD_SINK
 from kafkaguard_adapters.spark.columns import check_types
 from kafkaguard_adapters.spark.driver.plan import fail
@@ -204,11 +205,9 @@ def _explain(topic: str, reasons: Sequence[str], dialect: Dialect) -> Column:
     """Return the headers with the reason of a refusal."""
     own_headers = [
         _make_constant(
-            reason_headers(
-                reason,
-                topic=topic,
-                error=record_error(Reason(reason), topic),
-                dialect=dialect,
+            write_headers(
+                refusal_facts(record_error(Reason(reason), topic), reason=reason),
+                dialect,
             )
         )
         for reason in reasons
@@ -236,7 +235,7 @@ def _hex(text: bytes) -> str:
 def _partition_header(partition: Column, dialect: Dialect) -> Column:
     """Return the header with the requested partition of a record."""
     without, with_zero = (
-        set(reason_headers("", topic=None, partition=number, dialect=dialect))
+        set(write_headers(LetterFacts(partition=number), dialect))
         for number in (None, 0)
     )
     ((name, zero),) = with_zero - without
