@@ -246,7 +246,7 @@ class ConfluentShell(ReportingShell):
         is_told = attempts is not None and attempts.is_heard
         if not is_told and window.failed_reports[-1].message.partition() is not None:
             for each in self.open_windows():
-                each.doubt(each.delivered)
+                each.doubt(max(0, each.delivered))  # the failed one has not ended
                 self.close_window(each)
         self.close_window(window)
         self.poll_while_troubled()
