@@ -169,7 +169,7 @@ class DeliveryMachine:
         self._client.mark_working()
         if not (self._queue.topics or self._in_flight.resent or self._outbox):
             batch.ended = "accepted"
-            self._counters.count_delivered(batch.count - batch.counted)
+            self._counters.count_batch(batch, batch.count)
             self._in_flight.end(batch)
             return _NOTHING
         return self._end_or_defer(batch, (), now)
@@ -182,8 +182,7 @@ class DeliveryMachine:
             count: How many; none of them was sent again.
         """
         if batch.ended is None:
-            self._counters.count_delivered(count - batch.counted)
-            batch.counted = count
+            self._counters.count_batch(batch, count)
 
     def failed(
         self, batch: Batch, refusals: Sequence[Refusal], now: float
@@ -231,10 +230,10 @@ class DeliveryMachine:
 
     def _accept(self, batch: Batch, failed: set[int]) -> None:
         """Count a batch's accepted records, and settle those that were sent again."""
-        accepted = batch.count - batch.counted - len(failed)
+        resent = 0
         if self._in_flight.resent:
             for index, record in self._in_flight.take_resent(batch, failed):
-                accepted -= 1
+                resent += 1
                 self._count_returned(record)
                 if record.state is RecordState.SETTLED:
                     continue  # settled before, by settle_all
@@ -242,7 +241,8 @@ class DeliveryMachine:
                     self._outcomes.letter_delivered(record, batch, index)
                 else:
                     self._outcomes.settle(record, "delivered")
-        self._counters.count_delivered(accepted)
+        delivered = batch.count - len(failed)
+        self._counters.count_batch(batch, delivered, resent)
 
     def _count_returned(self, record: Record) -> None:
         topic = self._queue.topics.get(record.place.topic)

@@ -250,6 +250,9 @@ class Outcomes:
                 self._in_flight.drop_ended(batch.place)
         if not record.is_letter:
             self._counters.count_outcome(record.outcome)
+            self._counters.maybe_twice += (
+                ending == "delivered" and record.doubt is not None
+            )
             self._outbox.emit(commands.Settle(record))
 
     def on_reject(self, error: KafkaGuardError) -> OnReject:

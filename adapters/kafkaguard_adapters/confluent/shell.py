@@ -237,12 +237,24 @@ class ConfluentShell(ReportingShell):
     # --- reports ----------------------------------------------------------------------
 
     def record_failed(self, window: Window) -> None:
-        """Close the window of a failed record."""
+        """Close the window of a failed record.
+
+        If the client's log does not tell when the client numbers its records anew, each
+        failure may be the cause.
+        """
+        attempts = self._attempts
+        is_told = attempts is not None and attempts.is_heard
+        if not is_told and window.failed_reports[-1].message.partition() is not None:
+            for each in self.open_windows():
+                each.doubt(max(0, each.delivered))  # the failed one has not ended
+                self.close_window(each)
         self.close_window(window)
         self.poll_while_troubled()
 
     def all_reported(self, window: Window) -> None:
         """Report the outcome of a window after each of its records was reported."""
+        if self.lines:
+            self._hear_lines()  # those about its records came before their reports
         if not window.failed_reports:
             self._facts.accepted(window)
             self._end(window)
@@ -332,6 +344,20 @@ class ConfluentShell(ReportingShell):
                 count += len(window.failed_reports)
         return max(0, count)
 
+    def _hear_lines(self) -> None:
+        """Read the client's lines so far: which records may be written twice."""
+        attempts = self._attempts
+        if attempts is None:
+            return
+        attempts.hear()
+        while attempts.renewed:
+            topic = attempts.renewed.pop()
+            for window in self.open_windows():
+                if topic in (None, window.place.topic):
+                    window.doubt(0)
+                    self.close_window(window)  # what comes later is in no doubt
+                    self._capacities.pop(window.place.topic, None)
+
     def _has_failed_reports(self) -> bool:
         return any(window.failed_reports for window in self.open_windows())
 
@@ -416,7 +442,7 @@ class ConfluentShell(ReportingShell):
         attempts = self._attempts
         assert attempts is not None
         while True:
-            attempts.hear()
+            self._hear_lines()
             events -= len(attempts.hidden)
             attempts.hidden.clear()
             left = until - _now()
@@ -489,8 +515,7 @@ class ConfluentShell(ReportingShell):
 
     def hear_errors(self) -> None:
         """Take note of the client's errors and lines so far; called after each poll."""
-        if self._attempts is not None:
-            self._attempts.hear()
+        self._hear_lines()
         log = self._settings.error_log
         if log is None:
             return
@@ -645,8 +670,7 @@ class ConfluentShell(ReportingShell):
             index = next(window.slots)
         window.mark(index, raw.key, raw.value)
         ticket = ResendTicket(window, index, None, raw.headers, raw.timestamp_ms or 0)
-        if self._attempts is not None:
-            self._attempts.hear()  # so that older lines are not about this record
+        self._hear_lines()  # so that older lines are not about this record
         try:
             self._hand_over(record, ticket, deadline)
         except BaseException:

@@ -360,6 +360,11 @@ class Window(Batch):
         closed = self._last_count is not None
         return counted - closed - len(self._voids) - len(self.failed_reports)
 
+    def doubt(self, delivered: int) -> None:
+        """Note that records may be written twice, but not the first delivered ones."""
+        if self.doubtful_from is None or delivered < self.doubtful_from:
+            self.doubtful_from = delivered
+
     def where(self, index: int) -> tuple[int | None, int | None]:
         """Return partition and offset of a dead letter."""
         message = self.listener.message_of(self.first_token + index)
