@@ -11,6 +11,7 @@ import sys
 import time
 
 from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 from rich.table import Table
 
@@ -48,8 +49,12 @@ def try_large():
     with KafkaCluster() as cluster, FaultProxy(cluster) as proxy:
         counts = []
         for topics, groups in ((1, 1), (TOPICS, GROUPS)):
-            for number in range(topics):
-                cluster.create_topic(f"large-{topics}-{number}", PARTITIONS)
+            admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+            made = admin.create_topics(
+                [NewTopic(f"large-{topics}-{n}", PARTITIONS, 1) for n in range(topics)]
+            )
+            for each in made.values():
+                each.result(120)
             for number in range(groups):
                 consumer = Consumer(
                     {
@@ -63,7 +68,9 @@ def try_large():
             proxy.journal.clear()
             start = time.monotonic()
             diagnose({"bootstrap.servers": proxy.bootstrap_servers})
-            counts.append((time.monotonic() - start, proxy.journal.counts().requests.total()))
+            counts.append(
+                (time.monotonic() - start, proxy.journal.counts().requests.total())
+            )
     (_, few), (seconds, many) = counts
     print(
         f"{TOPICS:,} topics, {GROUPS} groups: {seconds:.1f} s, {many} requests; "
