@@ -49,6 +49,7 @@ from kafkaguard_adapters.consuming.base import (
 )
 from kafkaguard_adapters.consuming.commits import check_owned
 from kafkaguard_adapters.consuming.driver import Driver
+from kafkaguard_adapters.consuming.group_starts import GroupStarts
 from kafkaguard_adapters.consuming.questions import Origin, reset_of
 from kafkaguard_adapters.wire.io_thread import loop, run, start
 
@@ -150,13 +151,20 @@ class GuardedConsumer(BlockingConsumer):
             hook=wish.on_event,
             origin=Origin(self._group, is_earliest=is_earliest),
         )
+        commits_itself = _is_true(settings.get("enable.auto.commit", True))
         self._committing = Committing(
             consumer,
             self._shell,
             self._driver,
             policy,
             deadline=policy.deadline,
-            commits_itself=_is_true(settings.get("enable.auto.commit", True)),
+            commits_itself=commits_itself,
+        )
+        self._group_starts = GroupStarts(
+            self._group,
+            reset,
+            commits_itself=commits_itself,
+            commit=self._committing.commit_starts,
         )
         self._hear(settings)
         self._checked_at = 0.0
@@ -455,8 +463,13 @@ class GuardedConsumer(BlockingConsumer):
         """
         by_name = (listeners.pop(name, None) for name in _HEARD[len(args) :])
         on_assign, on_revoke, *others = *args, *by_name
+
+        def assigned(consumer: Any, partitions: Any) -> Any:
+            self._note_assigned(partitions)
+            return None if on_assign is None else on_assign(consumer, partitions)
+
         heard = [
-            _do_nothing if on_assign is None else on_assign,
+            assigned if on_assign is None or callable(on_assign) else on_assign,
             _do_nothing if on_revoke is None else on_revoke,
             *others,
         ]
@@ -469,6 +482,13 @@ class GuardedConsumer(BlockingConsumer):
             )
         self._is_member = True
         return result
+
+    def _note_assigned(self, partitions: Any) -> None:
+        """Look for partitions without a commit, before the client does so itself."""
+        if not self._group_starts.matters:
+            return
+        with suppress(KafkaException):  # the client's own look-up has the same fate
+            self._group_starts.found(self._shell.find_ends_without_commit(partitions))
 
     def unsubscribe(self) -> None:
         """Unsubscribe, as ``Consumer.unsubscribe`` does."""

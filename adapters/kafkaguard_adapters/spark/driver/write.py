@@ -15,7 +15,7 @@ from kafkaguard_adapters.spark.driver.frame import (
 )
 from kafkaguard_adapters.spark.driver.plan import plan_write
 from kafkaguard_adapters.spark.executor.task import COUNTS_SCHEMA, CountingTask
-from kafkaguard_adapters.spark.marker import error_from
+from kafkaguard_adapters.spark.marker import TimeIsOverError, error_from
 from kafkaguard_adapters.spark.report import TaskCounts, add_up, describe_collapsed
 from kafkaguard_adapters.spark.settings import check_number, make_settings
 from kafkaguard_adapters.spark.topics import look_up
@@ -141,6 +141,7 @@ def write_frame(
         warn_once((settings.topic, random), random, _log.warning)
     try:
         rows = plan.mapInArrow(CountingTask(settings, topics), COUNTS_SCHEMA).collect()
+        _raise_failure(rows)
     except Exception as error:
         translated = error_from(error)
         failure = translated or error
@@ -156,6 +157,13 @@ def write_frame(
         warn_once(settings.topic, warning, _log.warning)
     report = make_report(settings, counts, growth)
     return replace(report, warnings=(*report.warnings, random)) if random else report
+
+
+def _raise_failure(rows: list[Any]) -> None:
+    """Raise the failure of a task that has ended because the policy's time is over."""
+    failure = next((row.failure for row in rows if row.failure is not None), None)
+    if failure is not None:
+        raise TimeIsOverError(failure)
 
 
 def _describe_appended(growth: Growth, settings: SinkSettings) -> str:

@@ -16,6 +16,7 @@ USED = {
         "_client",
         "_client_rack",
         "_coordinator",
+        "_enable_auto_commit",
         "_group_id",
         "_subscription",
     ),
