@@ -92,6 +92,7 @@ class ProducerSettings:
             compresses=compression not in (None, "none") or not self.is_known,
             transactional=bool(self.transactional_id),
             replaceable=replaceable,
+            fails_batches=False,
             repeats=float(self._config.get("retries", 0)) > 0,
         )
 

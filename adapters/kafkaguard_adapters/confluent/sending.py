@@ -235,7 +235,7 @@ class Sending:
                 f"topic {record.topic} is {most}; nothing was sent. Send less, "
                 "compress it, or raise that setting"
             ),
-            context=self._context,
+            context={"transactional": self.shell.traits.transactional},
             api="Produce",
             topic=record.topic,
         )

@@ -330,15 +330,6 @@ class Window(Batch):
     # --- facts for the machine --------------------------------------------------------
 
     @property
-    def next_check(self) -> float:
-        """Never: the client itself lets its records expire."""
-        return _FOREVER
-
-    @next_check.setter
-    def next_check(self, _: float) -> None:
-        pass
-
-    @property
     def count(self) -> int:
         """How many records the window has."""
         return self._taken - len(self._voids)
