@@ -105,7 +105,7 @@ def guard(
     hook("guard(): on_event", on_event)
     if config is not None:
         mapping("guard(): config", config, "a mapping of the client's settings")
-    loaded = load_policy(policy)
+    loaded = load_policy(policy)  # before a client connects, which may take a minute
     if factory is not None:
         client, config = _build(factory, config or {}, loaded)
     _check_unguarded(client)

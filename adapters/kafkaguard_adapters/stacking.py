@@ -188,7 +188,7 @@ def _read_aiokafka(
     return settings
 
 
-def _read_confluent(
+def read_confluent(
     _client: Any, kind: str, config: Mapping[str, Any] | None
 ) -> dict[str, Any] | None:
     """Read the settings that the user gave; the client does not expose its settings."""
@@ -215,6 +215,6 @@ def _parse(value: Any) -> Any:
 
 _READERS: dict[str, tuple[str, Any]] = {
     "aiokafka": ("aiokafka", _read_aiokafka),
-    "confluent": ("confluent-kafka", _read_confluent),
+    "confluent": ("confluent-kafka", read_confluent),
     "kafka_python": ("kafka-python", _read_kafka_python),
 }

@@ -143,6 +143,7 @@ ORDER = (
     # Settings.
     "administrator-must-mend",
     "settings-refused",
+    "tls-failed",
     "client-refuses-settings",
     "configuration",
     # Conditions of the client itself.
