@@ -51,7 +51,8 @@ class Counters:
         """
         self.count_delivered(delivered - resent - batch.counted)
         batch.counted = delivered - resent
-        if batch.doubtful_from is not None:
+        # Whatever is written twice in a transaction belongs to one that was aborted.
+        if batch.doubtful_from is not None and not self._transactional:
             twice = max(0, delivered - batch.doubtful_from)
             self.maybe_twice += twice - batch.counted_twice
             batch.counted_twice = twice

@@ -69,6 +69,9 @@ class Traits:
         takes_back: Batches that wait behind a failed batch can be taken back from it.
         unwritable_times: Timestamps in milliseconds that the client would not write as
             they are, though the application asked for them.
+        fails_batches: It can fail a batch whose time is over. Otherwise a record that
+            was sent again is in doubt when its time is over, while the client still has
+            it.
         repeats: It has repeated a request itself, as often as the policy says, when it
             reports that a partition refuses it for now.
         margin: Seconds after ``delivery_timeout`` within which the client itself fails
@@ -85,6 +88,7 @@ class Traits:
     replaceable: bool = True
     takes_back: bool = False
     unwritable_times: frozenset[int] = frozenset()
+    fails_batches: bool = True
     repeats: bool = False
     margin: float = 0.0
 

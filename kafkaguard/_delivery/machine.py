@@ -665,7 +665,8 @@ class DeliveryMachine:
                 record.happens(RecordEvent.HANDED_OVER)
                 record.token = token
         topic_round.group = ()
-        self._in_flight.cap_deadlines(topic)
+        fails_batches = self._traits.fails_batches
+        self._in_flight.cap_deadlines(topic, fails_batches=fails_batches)
         deferred, topic_round.deferred = topic_round.deferred, []
         for batch, refusals in deferred:
             if batch.ended is None:
@@ -761,7 +762,11 @@ class DeliveryMachine:
 
     def tick(self, now: float) -> Sequence[Command]:
         """Do what is due."""
-        if overdue := self._in_flight.take_overdue(now):
+        overdue = self._in_flight.take_overdue(now)
+        if overdue and not self._traits.fails_batches:
+            self._end_late(overdue, now)
+            overdue = [batch for batch in overdue if batch.due <= now]
+        if overdue:
             stuck = [batch for batch in overdue if not batch.waits]
             cause = ClientTimeoutError("the client is stuck")
             if stuck and self._client.is_alive and self._is_worth_replacing(cause):
@@ -770,6 +775,19 @@ class DeliveryMachine:
         self._resends.expire_all(now)
         self._try_again(now)
         return self._continue(now)
+
+    def _end_late(self, overdue: Sequence[Batch], now: float) -> None:
+        """End the records whose time is over and that the client cannot give back.
+
+        Only records that were sent again are known one by one; the client itself lets
+        the others expire.
+        """
+        traits = self._traits
+        why = f"no outcome within {traits.delivery_timeout:g} s"
+        for batch in overdue:
+            for record in self._in_flight.late_records(batch, now):
+                if record.state is RecordState.AGAIN:
+                    self._outcomes.end_in_flight(record, why)
 
     def closing(self, now: float) -> Sequence[Command]:
         """Send no failed record again: the producer is closing."""

@@ -55,7 +55,7 @@ class DeliveryReport:
         maybe_twice: How many of the delivered records may be in their topic twice, at
             most: an attempt whose outcome is unknown came before (``in_doubt:
             resend``), or the client has numbered its records anew while they were on
-            their way (confluent-kafka). 0: none is.
+            their way (confluent-kafka). 0: none is, if the producer is idempotent.
     """
 
     delivered: int = 0

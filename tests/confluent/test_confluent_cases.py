@@ -33,14 +33,15 @@ def test_a_failure_without_a_callback_is_raised_and_a_callback_looks_at_it(
     kafka_cluster,
 ):
     """The user's own is called once, and then nothing is raised."""
-    topic = kafka_cluster.create_topic(config=SMALL)
+    # Of one topic, the second one would be refused by produce().
+    topic, other = (kafka_cluster.create_topic(config=SMALL) for _ in range(2))
     told = []
     with build(kafka_cluster, topic) as producer:
         producer.produce(
             topic, TOO_LARGE, b"k", on_delivery=lambda e, _: told.append(e)
         )
         assert producer.flush(30) == 0
-        producer.produce(topic, TOO_LARGE, b"k")
+        producer.produce(other, TOO_LARGE, b"k")
         with pytest.raises(DeliveryFailed, match=r"\(10\)") as caught:
             producer.flush(30)
     (error,) = told

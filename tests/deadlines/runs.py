@@ -78,11 +78,18 @@ def leader_comes_back(proxy, deadline):
     timer.start()
 
 
+def refused_then_silent(proxy, _deadline):
+    """Refuse the batch once, so that the guard sends it again, and answer no more."""
+    proxy.on("Produce", skip=1).drop(written=False)
+    proxy.on("Produce", nth=1).fail("INVALID_RECORD")
+
+
 FAULTS = {
     "no broker": no_broker,
     "silent broker": silent_broker,
     "19 for ever": too_few_replicas,
     "unknown topic": unknown_topic,
+    "refused, then silent": refused_then_silent,
     "leader back after half": leader_comes_back,
 }
 
@@ -95,7 +102,7 @@ def send_with_kafka_python(servers, policy, topic, begin, idempotent):
         name = begin()
         start = time.monotonic()
         try:
-            producer.send(name, b"second").get(10 * policy["deadline"])
+            producer.send(name, b"second", b"k").get(10 * policy["deadline"])
             error = None
         except KafkaGuardError as failure:
             error = failure
@@ -123,7 +130,7 @@ def send_with_confluent_kafka(servers, policy, topic, begin, idempotent):
         name = begin()
         start = time.monotonic()
         try:
-            producer.produce(name, b"second", on_delivery=tell)
+            producer.produce(name, b"second", b"k", on_delivery=tell)
         except KafkaGuardError as failure:
             told.append((time.monotonic(), failure))
         while not told and time.monotonic() < start + 10 * policy["deadline"]:
@@ -145,7 +152,7 @@ def send_with_aiokafka(servers, policy, topic, begin, idempotent):
         name = begin()
         start = time.monotonic()
         try:
-            await producer.send_and_wait(name, b"second")
+            await producer.send_and_wait(name, b"second", b"k")
             error = None
         except KafkaGuardError as failure:
             error = failure

@@ -29,9 +29,11 @@ def test_the_outcome_comes_within_the_deadline(kafka_cluster, client, fault):
         assert one.seconds >= DEADLINE_S / 2
     else:
         assert one.outcome.endswith((", no", ", maybe")), one
-        assert one.seconds >= DEADLINE_S * 0.9
+        is_final = one.outcome.startswith("INVALID_RECORD")
+        assert is_final or one.seconds >= DEADLINE_S * 0.9
     is_tried = fault in ("19 for ever", "leader back after half")
-    assert one.attempts > 1 if is_tried else one.attempts <= 1
+    if fault != "refused, then silent":
+        assert one.attempts > 1 if is_tried else one.attempts <= 1
 
 
 @pytest.mark.filterwarnings("ignore::kafkaguard.errors.StackingWarning")

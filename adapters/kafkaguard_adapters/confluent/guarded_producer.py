@@ -297,8 +297,7 @@ class GuardedProducer(ClusterCalls, GovernedProducer, QueuedStandIn, GuardedClie
 
         Args:
             timeout: Seconds to wait at most; negative: until no record is pending. A
-                record has its outcome within ``delivery.timeout.ms``, and within twice
-                that if it is sent again.
+                record has its outcome within ``delivery.timeout.ms``.
 
         Returns:
             How many records are pending. Inside a callback the call does not wait.
