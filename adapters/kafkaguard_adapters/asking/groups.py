@@ -41,6 +41,7 @@ class Committed:
 
     Attributes:
         offsets: Committed offsets by partition, without partitions that have no commit.
+        metadata: The text that was committed with each offset.
         markers: Negative numbers that were committed instead of an offset.
         errors: Errors that the coordinator returned instead of an offset.
         coordinator: The id of the broker that answered.
@@ -48,6 +49,7 @@ class Committed:
 
     coordinator: int
     offsets: dict[TopicPartition, int] = field(default_factory=dict)
+    metadata: dict[TopicPartition, str] = field(default_factory=dict)
     markers: dict[TopicPartition, int] = field(default_factory=dict)
     errors: dict[TopicPartition, KafkaGuardError] = field(default_factory=dict)
 
@@ -231,6 +233,7 @@ class CommittedReader:
                     )
                 elif read_number(each.committed_offset) is not None:
                     committed.offsets[place] = each.committed_offset
+                    committed.metadata[place] = each.metadata or ""
                 elif each.committed_offset != _NO_COMMIT:
                     committed.markers[place] = each.committed_offset
         return committed

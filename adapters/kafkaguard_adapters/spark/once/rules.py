@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping
 
-_ENTRY = TypeVar("_ENTRY", bound="Marker | Plan")
+_ENTRY = TypeVar("_ENTRY", "Marker", "Plan")
 #: The batch of a marker or plan that says: nothing is written.
 NOTHING = -1
 #: The digest, query or content that fits all: a command has settled it.
@@ -137,7 +137,7 @@ def decode(kind: type[_ENTRY], text: str) -> _ENTRY:
     types = kind.__annotations__.values()
     try:
         pairs = zip(values, types, strict=True)
-        return kind(*(int(v) if "int" in str(t) else v for v, t in pairs))
+        return kind._make(int(v) if "int" in str(t) else v for v, t in pairs)
     except ValueError:
         raise ForeignError(text) from None
 
@@ -243,10 +243,9 @@ def plan_batch(
         wish = plan._replace(
             run=wish.run, query=wish.query, content=wish.content, time=wish.time
         )
-    elif plan is not None:
-        if plan.shards:
-            wish = wish._replace(shards=plan.shards, width=plan.width)
-    elif why is None and (last is not None or history is not None):
+    elif plan is not None and plan.batch != NOTHING:
+        wish = wish._replace(shards=plan.shards, width=plan.width)
+    elif plan is None and why is None and (last or history):
         why = _find_lost(wish.batch, history() if history else None, sure, last)
     if why is not None:
         raise RefusedError(why)
