@@ -8,6 +8,7 @@ attempt in another executor does not find the file.
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from pathlib import Path
@@ -17,6 +18,8 @@ from kafkaguard._errors.base import Action
 from kafkaguard_adapters.spark.marker import TaskFailedError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kafkaguard._errors import KafkaGuardError
 
 #: Verdicts that do not change between two attempts.
@@ -79,8 +82,28 @@ def remember(
         )
 
 
-def _locate_note(context: Any) -> Path:
+def remember_rows(context: Any, codes: Mapping[str, int]) -> None:
+    """Store which rows a broker has refused, so that later attempts set them aside.
+
+    Args:
+        context: Spark's context of this task; None: not in a task.
+        codes: The error codes, by a hash of the row.
+    """
+    if context is not None:
+        codes = {**refused_rows(context), **codes}
+        _locate_note(context, "refused").write_text(json.dumps(codes))
+
+
+def refused_rows(context: Any) -> dict[str, int]:
+    """Return the rows that a broker has refused in earlier attempts."""
+    if context is None or not (note := _locate_note(context, "refused")).exists():
+        return {}
+    codes: dict[str, int] = json.loads(note.read_text())
+    return codes
+
+
+def _locate_note(context: Any, kind: str = "failed") -> Path:
     from pyspark import SparkFiles
 
-    name = f"kafkaguard-failed-{context.stageId()}-{context.partitionId()}"
+    name = f"kafkaguard-{kind}-{context.stageId()}-{context.partitionId()}"
     return Path(SparkFiles.getRootDirectory()) / name

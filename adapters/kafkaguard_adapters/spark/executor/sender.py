@@ -47,10 +47,10 @@ class Sender:
 
     Args:
         config: librdkafka's settings.
-        key: The key under which the producer is kept.
+        key: The key under which the producer is kept. Default: it is not kept.
     """
 
-    def __init__(self, config: Mapping[str, Any], key: _Key) -> None:
+    def __init__(self, config: Mapping[str, Any], key: _Key = (0, ())) -> None:
         self._key = key
         self._failed: list[tuple[Any, SinkRecord]] = []
         self._patience = float(config["delivery.timeout.ms"]) / 1000 + 5
@@ -61,6 +61,11 @@ class Sender:
             "error_cb": self._note_fatal,
         }
         self._producer = Producer({**config, **reports}, logger=silent_logger())
+
+    @property
+    def producer(self) -> Any:
+        """confluent-kafka's producer."""
+        return self._producer
 
     @property
     def has_failed(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +35,21 @@ def run_task(
     Raises:
         TaskFailedError: The job fails; the driver turns it into a KafkaGuardError.
     """
+    with attempt_at(settings) as context, Delivery(settings, topics) as delivery:
+        for batch in batches:
+            delivery.send(batch)
+        delivery.end_window()
+    delivery.counts.attempt = context.attemptNumber() if context else 0
+    return delivery.counts
+
+
+@contextmanager
+def attempt_at(settings: SinkSettings) -> Iterator[Any]:
+    """Make an attempt at a task; yield Spark's context of it, None outside a task.
+
+    Raises:
+        TaskFailedError: An earlier attempt has failed for good; or this attempt fails.
+    """
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -43,16 +59,11 @@ def run_task(
     try:
         if attempt:
             _check_brokers(settings, attempt, remaining_s)
-        with Delivery(settings, topics) as delivery:
-            for batch in batches:
-                delivery.send(batch)
-            delivery.end_window()
+        yield context
     except KafkaGuardError as error:
         failure = task_failed(error)
         remember(context, error, failure, _get_deadline(settings, began))
         raise failure from error
-    delivery.counts.attempt = attempt
-    return delivery.counts
 
 
 def _get_deadline(settings: SinkSettings, began: float) -> float | None:

@@ -22,6 +22,7 @@ from kafkaguard_adapters.asking.groups import CommittedReader, sort_by_coordinat
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.confluent.settings import read_settings
 from kafkaguard_adapters.spark.once.rules import (
+    SETTING,
     ForeignError,
     Marker,
     Plan,
@@ -30,6 +31,7 @@ from kafkaguard_adapters.spark.once.rules import (
     encode,
     place_of,
 )
+from kafkaguard_adapters.spark.setting_errors import setting_error
 from kafkaguard_adapters.wire.cluster import Cluster
 from kafkaguard_adapters.wire.io_thread import run
 
@@ -64,6 +66,20 @@ class Home(NamedTuple):
     def id_of(self, shard: int | None) -> str:
         """Return the transactional id of a shard, or the driver's."""
         return f"{self.name}-{'driver' if shard is None else shard}"
+
+    def refuse(self, why: ForeignError | RefusedError) -> KafkaGuardError:
+        """Make the error of a write that is refused, with the command that settles it.
+
+        It is the same in each attempt at a task.
+        """
+        advice = (
+            f". See `kafkaguard once show {self.name}`, and settle it with `kafkaguard "
+            f"once accept {self.name}` or `kafkaguard once forget {self.name}`"
+            if isinstance(why, RefusedError)
+            else ""
+        )
+        text = f"exactly_once={self.name!r}: {why}{advice}"
+        return setting_error(text, topic=self.topic, setting=SETTING)
 
     def place_of(self, shard: int | None) -> tuple[str, int]:
         """Return the group and the partition of a shard's marker, or of the plan."""
@@ -100,7 +116,7 @@ class Offsets:
                 committed before them.
 
         Raises:
-            RefusedError: A group belongs to somebody else.
+            ForeignError: A group belongs to somebody else.
             KafkaGuardError: The offsets cannot be read.
         """
         return run(self._look(home, shards, stable=stable))
@@ -145,12 +161,28 @@ class Offsets:
         for group in found:
             state = described[group].state if group in described else None
             if state not in _EMPTY:
-                raise RefusedError(
+                raise ForeignError(
                     f"the group {group} has members (its state is {state}), and a "
                     "marker would overwrite their offsets: stop them, or choose "
                     "another name"
                 )
         return found
+
+    def count_partitions(self, topic: str) -> int:
+        """Return the number of a topic's partitions.
+
+        Raises:
+            KafkaGuardError: The topic does not exist, or no broker answers.
+        """
+        return run(self._count_partitions(topic))
+
+    async def _count_partitions(self, topic: str) -> int:
+        deadline = asyncio.get_running_loop().time() + _LOOK_S
+        answer = (await self._cluster.refresh(deadline, [topic])).topics[0]
+        if answer.error_code:
+            text = "the topic of the markers must exist"
+            raise errors.make(answer.error_code, text, api="Metadata", topic=topic)
+        return len(answer.partitions)
 
     def limits(self) -> tuple[float | None, float | None]:
         """Return for how long brokers keep offsets, and a transaction, in seconds.
@@ -171,11 +203,10 @@ class Offsets:
         return minutes and minutes * 60, longest and longest / 1000
 
     def fence(self, ids: Collection[str], timeout: float) -> None:
-        """End what is open under transactional ids, as their next producer would.
+        """End what is open under transactional ids, as their next producers would.
 
-        A producer's first init of a new id takes half a second, and it is short if the
-        coordinator knows the id already. An id that cannot be taken over here is left
-        to its producer.
+        Otherwise readers with ``read_committed`` wait until the tasks of these ids
+        start. An id that cannot be taken over here is left to its producer.
         """
         run(self._fence(ids, round(timeout * 1000)))
 
@@ -205,25 +236,24 @@ class Offsets:
         await asyncio.gather(*requests, return_exceptions=True)
 
 
-def _entries(
-    kind: type[_ENTRY], home: Home, committed: Committed
-) -> dict[int, _ENTRY]:
+def _entries(kind: type[_ENTRY], home: Home, committed: Committed) -> dict[int, _ENTRY]:
     """Decode the offsets of a group.
 
     Raises:
-        RefusedError: Some are not kafkaguard's, or are of another topic.
+        ForeignError: Some are not kafkaguard's, or are of another topic.
     """
     entries = {}
     for place, text in committed.metadata.items():
         try:
-            entries[place.partition] = decode(kind, text)
+            # confluent-kafka's text ends with a NUL, which librdkafka counts.
+            entries[place.partition] = decode(kind, text.rstrip("\0"))
         except ForeignError:
-            raise RefusedError(
+            raise ForeignError(
                 f"a group of this name has an offset of {place} that is not a marker: "
                 "choose another name"
             ) from None
         if place.topic != home.topic:
-            raise RefusedError(
+            raise ForeignError(
                 f"the name has its markers on topic {place.topic}, not on "
                 f"{home.topic}: name it as marker_topic, or give each write its own "
                 "name"

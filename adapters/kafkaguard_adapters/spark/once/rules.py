@@ -21,7 +21,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping
 
+_RESULT = TypeVar("_RESULT")
 _ENTRY = TypeVar("_ENTRY", "Marker", "Plan")
+#: The setting that errors name.
+SETTING = "exactly_once"
 #: The batch of a marker or plan that says: nothing is written.
 NOTHING = -1
 #: The digest, query or content that fits all: a command has settled it.
@@ -119,7 +122,7 @@ class SupersededError(Exception):
 
 
 class ForeignError(Exception):
-    """An offset has metadata that is not kafkaguard's."""
+    """A group is not kafkaguard's own: its members or offsets are somebody else's."""
 
 
 def encode(entry: Marker | Plan) -> str:
@@ -155,6 +158,18 @@ def sure_s(retention: float) -> float:
 def place_of(shard: int, width: int) -> tuple[int, int]:
     """Return the number of the group and the partition that have a shard's marker."""
     return divmod(shard, width)
+
+
+def play(flow: Generator[Step, Any, _RESULT], make: Callable[[Step], Any]) -> _RESULT:
+    """Make the steps of a flow; return its result."""
+    answer = None
+    while True:
+        try:
+            step = flow.send(answer)
+        except StopIteration as end:
+            result: _RESULT = end.value
+            return result
+        answer = make(step)
 
 
 # --- a shard --------------------------------------------------------------------------
@@ -290,14 +305,21 @@ def _find_expired(
     shards: Iterable[int],
 ) -> str | None:
     """Return why shards without a marker may have been written all the same."""
-    done = (shard for shard, each in markers.items() if each.batch == plan.batch)
-    missing = sorted(set(shards) - set(done))
+    missing = missing_of(plan.batch, markers, shards)
     if age < sure or not missing:
         return None
     return (
         f"batch {plan.batch} was first planned {_days(age)} ago, and brokers may have "
         f"deleted the markers of the shards without one: {_list(missing)}"
     )
+
+
+def missing_of(
+    batch: int, markers: Mapping[int, Marker], shards: Iterable[int]
+) -> list[int]:
+    """Return the shards of a batch that have no marker of it."""
+    done = {shard for shard, each in markers.items() if each.batch == batch}
+    return sorted(set(shards) - done)
 
 
 def _find_lost(

@@ -23,6 +23,8 @@ _CALL_S = 60.0
 #: Seconds for an abort; what is not aborted ends with the next init of the id.
 _ABORT_S = 5.0
 _TIMEOUT = "transaction.timeout.ms"
+#: librdkafka connects to one more broker after half of this time.
+_SOON = {"reconnect.backoff.ms": "20"}
 
 
 def transactional(
@@ -35,8 +37,8 @@ def transactional(
         transactional_id: The id.
         timeout: Seconds after which brokers abort a transaction that is still open.
     """
-    config = {_TIMEOUT: str(round(timeout * 1000)), **client}
-    return config | {"transactional.id": transactional_id}
+    defaults = {_TIMEOUT: str(round(timeout * 1000)), **_SOON}
+    return {**defaults, **client, "transactional.id": transactional_id}
 
 
 class Transaction:
@@ -58,14 +60,16 @@ class Transaction:
     def init(self) -> None:
         """Take over the id: an earlier copy is fenced, its transaction has ended.
 
-        A client that has a connection already asks for the coordinator at once;
-        otherwise after half a second.
+        A client that is connected to a broker asks for the coordinator at once;
+        otherwise after half a second. The first answer may be a bootstrap server's,
+        whose connection librdkafka then closes.
 
         Raises:
             KafkaGuardError: The id was not taken over.
         """
         topics = self._producer.list_topics
-        self._call("Metadata", lambda left: topics(self._home.topic, left))
+        for _ in range(2):
+            self._call("Metadata", lambda left: topics(self._home.topic, left))
         self._call("InitProducerId", self._producer.init_transactions)
 
     def begin(self) -> None:
