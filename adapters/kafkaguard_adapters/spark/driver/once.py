@@ -13,12 +13,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-from confluent_kafka import Producer
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 from kafkaguard._common.closest import did_you_mean
 from kafkaguard._errors import KafkaGuardError
-from kafkaguard_adapters.spark.client_config import silent_logger
 from kafkaguard_adapters.spark.columns import check_columns
 from kafkaguard_adapters.spark.driver.batch_notes import (
     Notes,
@@ -50,7 +48,7 @@ from kafkaguard_adapters.spark.once.rules import (
     play,
     sure_s,
 )
-from kafkaguard_adapters.spark.once.transaction import Transaction, transactional
+from kafkaguard_adapters.spark.once.transaction import open_producer
 from kafkaguard_adapters.spark.report import TaskCounts, add_up
 from kafkaguard_adapters.spark.setting_errors import setting_error
 from kafkaguard_adapters.spark.settings import check_type
@@ -281,7 +279,6 @@ class Driver:
     def __init__(self, settings: SinkSettings, once: Once) -> None:
         self.run = uuid4().hex[:16]
         self.done: set[tuple[str | None, int]] = set()
-        self._settings = settings
         self._offsets = offsets_for(settings.client)
         assert once.marker_topic is not None
         self.width = self._offsets.count_partitions(once.marker_topic)
@@ -294,14 +291,10 @@ class Driver:
             )
         self.retention = once.retention or retention or 0.0
         self._timeout = _choose_timeout(settings, most)
-        self._transaction = self._begin()
+        self._transaction = open_producer(
+            settings.client, self.home, None, self._timeout
+        )
         self._last: Plan | None = None
-
-    def _begin(self) -> Transaction:
-        who = self.home.id_of(None)
-        config = transactional(self._settings.client, who, self._timeout)
-        producer = Producer(config, logger=silent_logger())
-        return Transaction(producer, self.home, None)
 
     def check_second(self, attempt: tuple[str | None, int]) -> None:
         """Check that this is not a second write of the same batch.

@@ -16,6 +16,7 @@ from kafka.protocol.admin import DescribeConfigsRequest
 from kafka.protocol.metadata import FindCoordinatorRequest
 from kafka.protocol.producer import InitProducerIdRequest
 
+from kafkaguard._cluster.reports import TopicPartition
 from kafkaguard._errors import KafkaGuardError
 from kafkaguard_adapters.asking.group_members import describe
 from kafkaguard_adapters.asking.groups import CommittedReader, sort_by_coordinator
@@ -112,8 +113,8 @@ class Offsets:
         Args:
             home: Where they are; if there is a plan, it has the width.
             shards: The shards; None: all that the plan has.
-            stable: Wait for open transactions of others, instead of reading what was
-                committed before them.
+            stable: Wait until commits have ended, instead of reading what was committed
+                before them. Brokers wait so only where shards are named.
 
         Raises:
             ForeignError: A group belongs to somebody else.
@@ -126,11 +127,12 @@ class Offsets:
     ) -> tuple[Plan | None, dict[int, Marker], Home]:
         deadline = asyncio.get_running_loop().time() + _LOOK_S
         plan_group = home.place_of(None)[0]
-        numbers = shards or (0,)
+        places: dict[str, list[TopicPartition]] = {}
+        for group, partition in map(home.place_of, (None, *(shards or (0,)))):
+            place = TopicPartition(home.topic, partition)
+            places.setdefault(group, []).append(place)
         found = await self._read(
-            [plan_group, *(home.place_of(each)[0] for each in numbers)],
-            deadline,
-            stable,
+            places, deadline, stable=stable, places=None if shards is None else places
         )
         plans = _entries(Plan, home, found.pop(plan_group))
         plan = plans.get(0)
@@ -139,7 +141,7 @@ class Offsets:
         if shards is None:
             others = range(home.width, plan.shards if plan else 0, home.width)
             more = [home.place_of(each)[0] for each in others]
-            found |= await self._read(more, deadline, stable) if more else {}
+            found |= await self._read(more, deadline, stable=stable) if more else {}
         markers = {}
         for group, committed in found.items():
             number = int(group.removeprefix(home.place_of(0)[0]).lstrip(".") or 0)
@@ -148,10 +150,15 @@ class Offsets:
         return plan, markers, home
 
     async def _read(
-        self, groups: Iterable[str], deadline: float, stable: bool
+        self,
+        groups: Iterable[str],
+        deadline: float,
+        *,
+        stable: bool,
+        places: Mapping[str, Collection[TopicPartition]] | None = None,
     ) -> dict[str, Committed]:
         """Read groups that are ours: without members, and with our metadata."""
-        reader = CommittedReader(self._cluster, deadline, stable=stable)
+        reader = CommittedReader(self._cluster, deadline, stable=stable, places=places)
         found: dict[str, Committed] = {}
         for group, answer in (await reader.read(groups)).items():
             if isinstance(answer, KafkaGuardError):
@@ -167,6 +174,19 @@ class Offsets:
                     "another name"
                 )
         return found
+
+    def find(self, name: str) -> Home | None:
+        """Find the topic of a name's plan and markers; None: nothing is committed."""
+        return run(self._find(Home(name, "", 1)))
+
+    async def _find(self, home: Home) -> Home | None:
+        deadline = asyncio.get_running_loop().time() + _LOOK_S
+        groups = [home.place_of(shard)[0] for shard in (None, 0)]
+        for committed in (await self._read(groups, deadline, stable=False)).values():
+            for place in committed.metadata:
+                width = await self._count_partitions(place.topic)
+                return home._replace(topic=place.topic, width=width)
+        return None
 
     def count_partitions(self, topic: str) -> int:
         """Return the number of a topic's partitions.

@@ -6,7 +6,7 @@ import time
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import Consumer, KafkaException, Producer
 
 from kafkaguard._errors import ClientTimeoutError
 from kafkaguard_adapters.confluent.errors import errors
@@ -39,6 +39,14 @@ def transactional(
     """
     defaults = {_TIMEOUT: str(round(timeout * 1000)), **_SOON}
     return {**defaults, **client, "transactional.id": transactional_id}
+
+
+def open_producer(
+    client: Mapping[str, str], home: Home, shard: int | None, timeout: float
+) -> Transaction:
+    """Return a producer of its own for the transactions of a shard, or the driver."""
+    config = transactional(client, home.id_of(shard), timeout)
+    return Transaction(Producer(config, logger=silent_logger()), home, shard)
 
 
 class Transaction:
@@ -126,10 +134,8 @@ class Transaction:
                 "attempt finds out whether it is committed"
             )
             return errors.make(ClientTimeoutError, text, api=api)
-        context = {"transactional": True}
-        translated = errors.translate(error, api=api, context=context)
-        translated.add_note(f"the transactional id is {who}")
-        return translated
+        context, text = {"transactional": True}, f"{who}: {error.args[0].str()}"
+        return errors.translate(error, api=api, context=context, message=text)
 
 
 @lru_cache(maxsize=1024)
