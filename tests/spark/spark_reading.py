@@ -50,13 +50,12 @@ def letters_to(topic, **more):
     return {"extends": "spark-sink", "dead_letter": {"topic": topic}, **more}
 
 
-def committed_values(cluster, topic, wanted=None, patience=30.0):
-    """Return the values that readers of committed records see, in order.
+def committed(cluster, topic, patience=30.0):
+    """Return the messages that readers of committed records see, in order.
 
     Args:
         cluster: The cluster.
         topic: The topic.
-        wanted: How many are expected; the call ends when there are more or no more.
         patience: Seconds to wait for the ends of all partitions.
     """
     config = {
@@ -74,11 +73,16 @@ def committed_values(cluster, topic, wanted=None, patience=30.0):
         while len(ended) < len(parts) and time.monotonic() < end:
             for message in consumer.consume(10_000, 0.5):
                 if message.error() is None:
-                    found.append(message.value().decode())
+                    found.append(message)
                 elif message.error().code() == KafkaError._PARTITION_EOF:
                     ended.add(message.partition())
         assert len(ended) == len(parts), "a transaction is still open"
-        assert wanted is None or len(found) >= wanted
         return found
     finally:
         consumer.close()
+
+
+def committed_values(cluster, topic, patience=30.0):
+    """Return the values that readers of committed records see, in order."""
+    messages = committed(cluster, topic, patience)
+    return [message.value().decode() for message in messages]

@@ -131,7 +131,7 @@ def test_the_next_driver_ends_what_a_dead_job_left_open(
         home.topic, b"behind", b"k", 0
     )
     offsets.fence([home.id_of(shard) for shard in range(3)], TIMEOUT_S)
-    assert committed_values(kafka_cluster, home.topic, wanted=0) in ([], ["behind"])
+    assert committed_values(kafka_cluster, home.topic) in ([], ["behind"])
 
 
 def test_a_copy_that_comes_late_fences_and_is_fenced(begin, home):

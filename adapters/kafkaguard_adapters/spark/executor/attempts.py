@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     FailedRecord = tuple[Any, SinkRecord]
 
 #: librdkafka's code for a record that failed because of another one in its batch.
-MATE = -138
+_MATE = -138
 #: Codes for which another record of the batch is, or may be, to blame: the delivery
 #: machine decides record by record.
-_OF_A_MATE = frozenset({MATE, CorruptMessageError.code})
+_OF_A_MATE = frozenset({_MATE, CorruptMessageError.code})
 
 
 class WindowAttempts:

@@ -87,17 +87,18 @@ def remember_rows(context: Any, codes: Mapping[str, int]) -> None:
 
     Args:
         context: Spark's context of this task; None: not in a task.
-        codes: The error codes, by a hash of the row.
+        codes: The error codes, by a hash of the row; empty: the broker does not say
+            which row it refuses.
     """
     if context is not None:
-        codes = {**refused_rows(context), **codes}
+        codes = {**(refused_rows(context) or {}), **codes}
         _locate_note(context, "refused").write_text(json.dumps(codes))
 
 
-def refused_rows(context: Any) -> dict[str, int]:
-    """Return the rows that a broker has refused in earlier attempts."""
+def refused_rows(context: Any) -> dict[str, int] | None:
+    """Return the rows that a broker has refused in earlier attempts; None: none has."""
     if context is None or not (note := _locate_note(context, "refused")).exists():
-        return {}
+        return None
     codes: dict[str, int] = json.loads(note.read_text())
     return codes
 

@@ -11,7 +11,6 @@ from kafkaguard._delivery.dead_letters import reason_of
 from kafkaguard._errors import ProducerFencedError, TransactionAbortableError, for_code
 from kafkaguard._errors.base import Action
 from kafkaguard_adapters.confluent.errors import errors
-from kafkaguard_adapters.spark.executor.attempts import MATE
 from kafkaguard_adapters.spark.executor.delivery import WINDOW_RECORDS, Delivery
 from kafkaguard_adapters.spark.executor.earlier_attempts import (
     refused_rows,
@@ -157,10 +156,15 @@ class Shard:
         self._shard: int = context.partitionId()
         self._offsets = offsets_for(settings.client)
         config = KnownTopics(settings, topics).producer_config()
+        noted = refused_rows(context)
+        if (
+            noted is not None
+        ):  # Only if each is sent alone, it is known which is refused.
+            config["batch.num.messages"] = "1"
         transactional_id = ticket.home.id_of(self._shard)
         sender = Sender(transactional(config, transactional_id, ticket.timeout))
         self._transaction = Transaction(sender.producer, ticket.home, self._shard)
-        self._delivery = _ShardDelivery(settings, topics, sender, context)
+        self._delivery = _ShardDelivery(settings, topics, sender, context, noted)
         self._batches: Iterable[Any] = ()
 
     def write(self, batches: Iterable[Any]) -> bool:
@@ -215,8 +219,10 @@ class Shard:
 class _ShardDelivery(Delivery):
     """Sends the records of a shard; a record that fails, fails the transaction.
 
-    Rows that a broker has refused by name are noted, so that the next attempt sets them
-    aside. Their positions would be no use: Spark reads a shuffle in any order.
+    A broker refuses a whole batch, and librdkafka does not say for which record. So
+    after a refusal, the next attempt looks the topics up again, and sends each record
+    alone. The rows that are refused then are noted, and the attempt after that sets
+    them aside. Their positions would be no use: Spark reads a shuffle in any order.
     """
 
     def __init__(
@@ -225,10 +231,12 @@ class _ShardDelivery(Delivery):
         topics: dict[str, SinkTopic],
         sender: Sender,
         context: Any,
+        noted: Mapping[str, int] | None,
     ) -> None:
         super().__init__(settings, topics, WINDOW_RECORDS, sender)
         self._context = context
-        self._noted = refused_rows(context)
+        self._is_alone = noted is not None
+        self._noted = noted or {}
 
     def end_window(self) -> None:
         """Wait for all records of a window.
@@ -236,7 +244,7 @@ class _ShardDelivery(Delivery):
         Raises:
             KafkaGuardError: A record failed.
         """
-        self._sender.flush()
+        self._sender.flush_transaction()
         if failed := self._sender.take_failed():
             raise self._error_of(failed)
         super().end_window()
@@ -257,23 +265,27 @@ class _ShardDelivery(Delivery):
 
     def _error_of(self, failed: Sequence[tuple[Any, SinkRecord]]) -> KafkaGuardError:
         """Return the error that fails the task; note the rows to set aside."""
-        has_mates = any(error.code() == MATE for error, _ in failed)
-        blamed = [each for each in failed if each[0].code() != MATE] or failed
-        error, record = blamed[0]
-        cause = errors.translate(error, api="Produce", topic=record.topic)
-        is_named = has_mates or len(failed) == 1
-        is_rejected = cause.verdict.action is Action.REJECT
-        if not (is_named and is_rejected) or self._settings.on_reject(cause) == "raise":
+        causes = {
+            error.code(): errors.translate(error, api="Produce", topic=record.topic)
+            for error, record in failed
+        }
+        rejected = {
+            _hash(record): error.code()
+            for error, record in failed
+            if error.code() > 0 and causes[error.code()].verdict.action is Action.REJECT
+        }
+        cause = causes[next(iter(rejected.values()), failed[0][0].code())]
+        if not rejected or self._settings.on_reject(cause) == "raise":
             return cause
-        codes = {_hash(each): why.code() for why, each in blamed}
-        remember_rows(self._context, codes)
+        is_named = self._is_alone or len(rejected) == 1
+        remember_rows(self._context, rejected if is_named else {})
         return errors.make(
             TransactionAbortableError,
-            f"the broker refused {len(codes)} records ({cause.name}), so the "
-            "transaction was aborted; the next attempt at the task sets them aside. "
-            "If there was none, set spark.task.maxFailures to 2 or more",
+            f"the broker refused records ({cause.name}), so the transaction was "
+            "aborted; the next attempts at the task find them and set them aside. If "
+            "there was none, raise spark.task.maxFailures",
             api="Produce",
-            topic=record.topic,
+            topic=cause.topic,
         )
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _FULL_QUEUE_WAIT_S = 0.05
 _LAST_WORDS_S = 2.0
+_GLANCE_S = 0.1
 
 _Key = tuple[int, tuple[tuple[str, str], ...]]
 #: At most one for each process; a forked process does not use its parent's.
@@ -127,6 +128,18 @@ class Sender:
                 f"{count} records had no answer within {self._patience:g} s",
                 api="Produce",
             )
+
+    def flush_transaction(self) -> None:
+        """As :meth:`flush`, but end after a failure: a transaction sends no more then.
+
+        Raises:
+            KafkaGuardError: As for :meth:`flush`.
+        """
+        end = time.monotonic() + self._patience
+        while self._producer.flush(_GLANCE_S) and time.monotonic() < end:
+            if self._failed or self._fatal:
+                self.discard()
+        self.flush()
 
     def _wait_and_produce(self, record: SinkRecord) -> None:
         topic, key, value, headers, partition, timestamp = record
