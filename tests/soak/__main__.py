@@ -23,12 +23,15 @@ def main():
     exactly.add_argument("--rows", type=int, default=once.ROWS)
     exactly.add_argument("--state", help="a file; a second call goes on after it")
     exactly.add_argument("--plain", action="store_true", help="without the word")
+    exactly.add_argument("--epochs", action="store_true", help="let an epoch roll over")
     given = parser.parse_args()
     if given.which == "outages":
         wrong = outages.run(given.minutes, given.away, given.seed)
     elif given.which == "once" and given.plain:
         print(f"without the word: {once.compare(given.seed, given.rows)} rows twice")
         wrong = []
+    elif given.which == "once" and given.epochs:
+        wrong = once.roll_over()
     elif given.which == "once":
         wrong = once.run(given.kills, given.seed, given.state, given.rows)
     else:

@@ -22,6 +22,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from kafkaguard.testing import KafkaCluster
+from kafkaguard_adapters.spark.once.offsets import Home, offsets_for
+from kafkaguard_adapters.spark.once.rules import Marker
+from kafkaguard_adapters.spark.once.transaction import open_producer
+from kafkaguard_adapters.spark.settings import make_settings
 from tests.soak.kills import descendants, find, kill
 from tests.spark.spark_reading import committed_values
 
@@ -179,6 +183,28 @@ def run(kills, seed, state=None, rows=ROWS):
             if file is not None:
                 file.write_text(json.dumps(done))
     return [f"round {n}: {w}" for n, each in enumerate(done) for w in each["wrong"]]
+
+
+def roll_over(times=33_000):
+    """Take over an id more often than an epoch has numbers; return what is wrong.
+
+    A producer epoch is an int16: the coordinator then gives the id a new producer id.
+    """
+    with KafkaCluster() as cluster:
+        topic = cluster.create_topic()
+        client = make_settings(cluster.bootstrap_servers, topic=topic).client
+        home, offsets = Home("soak", topic, 1), offsets_for(client)
+        wrong = []
+        for number in range(3):
+            transaction = open_producer(client, home, 0, 300)
+            transaction.init()
+            marker = Marker("r", number, 0, "d", 0)
+            transaction.commit(marker)
+            if offsets.look(home, [0], stable=True)[1] != {0: marker}:
+                wrong.append(f"marker {number} was not committed")
+            for _ in range(times // 2 if number < 2 else 0):
+                offsets.fence([home.id_of(0)], 300)
+        return wrong
 
 
 def compare(seed, rows=ROWS):

@@ -7,6 +7,7 @@ import uuid
 from dataclasses import replace
 
 import pytest
+import yaml
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
@@ -15,6 +16,9 @@ from kafkaguard import errors as e
 from kafkaguard.cli.group import run as run_command
 from kafkaguard_adapters.spark.driver import once
 from kafkaguard_adapters.spark.driver.once import read_once, write_once
+from kafkaguard_adapters.spark.pipeline.file import load_pipeline
+from kafkaguard_adapters.spark.pipeline.run import plan
+from kafkaguard_adapters.spark.pipeline.run import run as run_pipeline
 from kafkaguard_adapters.spark.settings import make_settings
 from kafkaguard_adapters.spark.topics import look_up
 from tests.spark.spark_reading import committed, committed_values, letters_to, why
@@ -431,6 +435,32 @@ def test_write_inside_foreach_batch(run, write, tmp_path, kafka_cluster, kafka_t
         run(fail_once)
     run(fail_once)
     assert landed(kafka_cluster, kafka_topic) == TEXTS
+
+
+def test_pipeline_file_for_a_daily_job(
+    spark, rows, tmp_path, name, kafka_cluster, kafka_topic, monkeypatch
+):
+    """The variable makes a name for each day; a second run of a day writes nothing."""
+    rows.write.parquet(str(tmp_path / "input"))
+    file = tmp_path / "pipeline.yaml"
+    sink = {
+        "bootstrap_servers": kafka_cluster.bootstrap_servers,
+        "topic": kafka_topic,
+        "partitions": SHARDS,
+        "exactly_once": name + "-${DATE}",
+    }
+    source = {"format": "parquet", "path": "input"}
+    select = {"key": "key", "value": "value"}
+    file.write_text(yaml.safe_dump({"source": source, "select": select, "sink": sink}))
+    reports = []
+    for day in ("2026-11-29", "2026-11-30", "2026-11-30"):
+        once._drivers.clear()
+        monkeypatch.setenv("DATE", day)
+        pipeline = load_pipeline(file)
+        frame = plan(spark, pipeline)
+        reports.append(run_pipeline(frame, pipeline, lambda *_: None))
+    assert [report.replayed[0] for report in reports] == [0, 0, SHARDS]
+    assert len(landed(kafka_cluster, kafka_topic)) == 2 * ROWS
 
 
 def test_stream_without_a_checkpoint_is_refused(

@@ -70,6 +70,8 @@ _TIMEOUT_S = 900.0
 #: The share of that time which a transaction may take without a warning.
 _NEAR = 0.5
 _MOST_DRIVERS = 8
+#: A driver that is idle for so many seconds is made anew: coordinators forget ids.
+_KEEP_S = 3600.0
 _log = logging.getLogger("kafkaguard.spark")
 
 
@@ -272,6 +274,7 @@ class Driver:
     Attributes:
         run: The run of this driver; tasks of other runs end.
         done: The runs of streams, and batches, that this driver has written.
+        used: When a write has used it last, by the monotonic clock.
         retention: How long brokers keep offsets, in seconds.
         home: Where plan and markers are.
     """
@@ -279,6 +282,7 @@ class Driver:
     def __init__(self, settings: SinkSettings, once: Once) -> None:
         self.run = uuid4().hex[:16]
         self.done: set[tuple[str | None, int]] = set()
+        self.used = time.monotonic()
         self._offsets = offsets_for(settings.client)
         assert once.marker_topic is not None
         self.width = self._offsets.count_partitions(once.marker_topic)
@@ -435,7 +439,10 @@ _drivers: dict[_Key, Driver] = {}
 def _driver_for(settings: SinkSettings, once: Once) -> Driver:
     """Return the driver that this process keeps for a name, or a new one."""
     key = (os.getpid(), once, tuple(sorted(settings.client.items())))
-    driver = _drivers.pop(key, None) or Driver(settings, once)
+    driver = _drivers.pop(key, None)
+    if driver is None or time.monotonic() - driver.used > _KEEP_S:
+        driver = Driver(settings, once)
+    driver.used = time.monotonic()
     for other in list(_drivers)[: max(0, len(_drivers) + 1 - _MOST_DRIVERS)]:
         del _drivers[other]
     _drivers[key] = driver

@@ -198,7 +198,8 @@ def write_shard(
     plan, markers = yield Step("look", shard)
     marker: Marker | None = markers.get(shard)
     if plan is None or (plan.run, plan.batch) != (run, batch):
-        raise SupersededError(f"another driver has taken over; its plan: {plan}")
+        other = "no batch" if plan is None else f"batch {plan.batch} of run {plan.run}"
+        raise SupersededError(f"another driver has taken over, which plans {other}")
     if marker is not None and marker.batch > batch:
         raise SupersededError(f"shard {shard} has written batch {marker.batch}")
     if why := _find_expired(
