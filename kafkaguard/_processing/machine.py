@@ -249,7 +249,7 @@ class ProcessingMachine:
         self.tick(now)
 
     def lost(self, places: Iterable[TopicPartition], now: float) -> None:
-        """Record that others may own partitions by now: nothing of them is committed."""
+        """Record that others may own partitions by now: nothing is committed."""
         slots = [self.slots[place] for place in places if place in self.slots]
         self._stop_chunks(slots)
         if self.rounds is not None and self.rounds.involves(slots):
@@ -404,7 +404,7 @@ class ProcessingMachine:
         """
         for place, position in positions.items():
             slot = self.slots.get(place)
-            if slot is not None and position > (slot.next or 0):
+            if slot is not None and (slot.next is None or position > slot.next):
                 slot.next = position
         self.tick(now)
 
@@ -467,7 +467,7 @@ class ProcessingMachine:
         """Return work for a free worker; None: there is none now."""
         if self.state is not RunState.RUNNING:
             return None
-        if self.rounds is not None and self.rounds.state is not RoundState.OPEN:
+        if self.rounds is not None and not self.rounds.is_taking:
             return None
         if self._retries and self._retries[0].due <= now:
             self._free_retries(now)
@@ -525,7 +525,8 @@ class ProcessingMachine:
                 seqs.sort()
         else:
             lane.is_busy = True
-        chunk = Chunk(slot, seqs, slot.take(seqs), lanes, now)
+        number = 0 if self.rounds is None else self.rounds.number
+        chunk = Chunk(slot, seqs, slot.take(seqs), lanes, now, number)
         slot.running += 1
         self._running.add(chunk)
         return chunk
@@ -953,18 +954,34 @@ class ProcessingMachine:
             self.fail(error, now)
         self.tick(now)
 
+    def may_send(self, chunk: Chunk) -> bool:
+        """Return whether what a handler has sent belongs to the open transaction."""
+        rounds = self.rounds
+        return (
+            rounds is not None
+            and rounds.state is RoundState.OPEN
+            and rounds.number == chunk.round
+            and not chunk.slot.is_gone
+        )
+
+    def _begin_round(self, rounds: Rounds, now: float) -> None:
+        """Begin a round if there are records, or offsets at rest to commit."""
+        plan, outage = [], self._outage
+        slots = [slot for slot in self.slots.values() if slot.is_open]
+        if self.state is RunState.RUNNING and (outage is None or now >= outage.due):
+            plan = rounds.plan(slots, now, is_probe=outage is not None)
+        if not plan and now >= self._commit_due:
+            self._commit_due = now + self._settings.commit_interval
+            plan = rounds.plan_rest(slots)
+        for slot, until in plan:
+            self._fill(slot, until)
+        if plan:
+            self._commands.append(BeginRound())
+
     def _work_rounds(self, rounds: Rounds, now: float) -> None:
         """Begin a round, or end the open one when its records are done."""
-        if rounds.state is RoundState.NONE and self.state is RunState.RUNNING:
-            probes = self._outage is not None
-            if probes and now < self._outage.due:  # type: ignore[union-attr]  # probes says so
-                return
-            plan = rounds.plan(self.slots.values(), now, is_probe=probes)
-            for slot, until in plan:
-                self._fill(slot, until)
-            if plan:
-                self._commands.append(BeginRound())
-            return
+        if rounds.state is RoundState.NONE:
+            self._begin_round(rounds, now)
         if rounds.state is not RoundState.OPEN:
             return
         if rounds.is_over(now) or self.state is not RunState.RUNNING:
@@ -988,10 +1005,9 @@ class ProcessingMachine:
             self._letters = [each for each in self._letters if each.due > now]
         if self.state is RunState.RUNNING:
             self._update_intake(now)
-            if now >= self._commit_due and not self._commits:
+            if self.rounds is None and now >= self._commit_due and not self._commits:
                 self._commit_due = now + self._settings.commit_interval
-                if self.rounds is None:
-                    self._commit(self.slots.values())
+                self._commit(self.slots.values())
             if self._is_over(now):
                 self.stop(now)
         self._go_on(now)
@@ -1066,6 +1082,7 @@ class ProcessingMachine:
             return
         self.state = RUNS.after(self.state, RunEvent.STOP)
         self._until = now + self._settings.drain_timeout
+        self._commit_due = now
         self._stop_chunks(self.slots.values())
         self._update_intake(now)
         self.tick(now)

@@ -78,11 +78,19 @@ class Rounds:
         self._offsets: dict[Slot, int] = {}
         self._is_failed = self._is_closed = False
         self.state = RoundState.NONE
+        self.number = 0
 
     @property
     def slots(self) -> Collection[Slot]:
         """The partitions with records in the round."""
         return self._taken
+
+    @property
+    def is_taking(self) -> bool:
+        """Whether workers may begin records of the round."""
+        return self.state is RoundState.OPEN and not (
+            self._is_failed or self._is_closed
+        )
 
     @property
     def due(self) -> float:
@@ -113,7 +121,7 @@ class Rounds:
         Returns:
             The partitions, and how many of their first records it takes.
         """
-        slots = [slot for slot in slots if slot.is_open and slot.records]
+        slots = [slot for slot in slots if slot.records]
         alone = [(slot, 1) for slot in slots if _first_due(slot, now) and slot.retries]
         plan = alone[:1]
         if not plan:
@@ -125,10 +133,21 @@ class Rounds:
             ]
             plan = plan[:1] if is_probe else plan
         if plan:
-            self._taken = dict(plan)
-            self._is_failed = self._is_closed = False
-            self.state = ROUNDS.after(self.state, RoundEvent.BEGIN)
+            self._begin(plan)
         return plan
+
+    def plan_rest(self, slots: Iterable[Slot]) -> list[tuple[Slot, int]]:
+        """Choose partitions without records whose position is not committed."""
+        plan = [(s, 0) for s in slots if not s.records and s.next != s.committed]
+        if plan:
+            self._begin(plan)
+        return plan
+
+    def _begin(self, plan: list[tuple[Slot, int]]) -> None:
+        self._taken = dict(plan)
+        self.number += 1
+        self._is_failed = self._is_closed = False
+        self.state = ROUNDS.after(self.state, RoundEvent.BEGIN)
 
     def begun(self, now: float) -> None:
         """Record that the transaction has begun."""
@@ -167,7 +186,7 @@ class Rounds:
                 if not self._is_closed:
                     return None
                 self._is_failed = not all(slot.is_contiguous() for slot in taken)
-            self._is_failed |= not any(done.values())
+            self._is_failed |= any(taken.values()) and not any(done.values())
         if self._is_failed:
             self.state = ROUNDS.after(self.state, RoundEvent.ABORT)
             return AbortRound()
@@ -176,15 +195,15 @@ class Rounds:
             if n < len(slot.records)
             else slot.next or 0
             for slot, n in done.items()
-            if n
+            if n or not slot.records
         }
         self.state = ROUNDS.after(self.state, RoundEvent.COMMIT)
         return CommitRound({slot.place: at for slot, at in self._offsets.items()})
 
     def ended(self, now: float, *, is_committed: bool) -> list[tuple[Slot, int]]:
-        """Record the end of the transaction; return the partitions and their offsets."""
+        """Record the end of the transaction; return partitions and offsets."""
         took = now - self._started
-        if is_committed and took > 0:
+        if is_committed and took > 0 and any(self._taken.values()):
             ideal = int(sum(self._taken.values()) * AIM_S / took)
             self._size = min(MOST, max(ideal, 1), self._size * 2)
         elif took >= self._longest:
