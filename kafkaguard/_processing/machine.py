@@ -198,7 +198,7 @@ class ProcessingMachine:
         self._error: BaseException | None = None
         self._until = math.inf
         self._closed_since = math.inf
-        self._has_paused_all = False
+        self._has_paused = False
         self._busy_at = now
         self._polled_at = now
         self._record_s = 0.0
@@ -216,14 +216,11 @@ class ProcessingMachine:
 
     def assigned(self, places: Iterable[TopicPartition], now: float) -> None:
         """Record new partitions; those that were assigned already are kept."""
-        added = [place for place in places if place not in self.slots]
-        for place in added:
-            self.slots[place] = Slot(place, self._batch or MOST)
-        if added and self._has_paused_all:
-            for place in added:
-                self.slots[place].happens(SlotEvent.PAUSE)
-            self._commands.append(Pause(added))
+        for place in places:
+            if place not in self.slots:
+                self.slots[place] = Slot(place, self._batch or MOST)
         self._busy_at = now
+        self._update_intake(now)
 
     def ends(self, ends: Mapping[TopicPartition, int]) -> None:
         """Record where to stop reading partitions."""
@@ -419,40 +416,40 @@ class ProcessingMachine:
     def _update_intake(self, now: float) -> None:
         """Stop or start reading; pause what has too much behind a waiting record."""
         most = self._settings.max_in_flight
-        live = self._live()
-        if self.state is not RunState.RUNNING or self._outage is not None:
-            is_open = False
-        elif self.is_open:
-            is_open = live < most
-        else:
-            is_open = live <= most // 2
+        live = excess = 0
+        for slot in self.slots.values():
+            beyond = slot.parked - slot.undone
+            live -= beyond
+            excess += len(slot.records) + beyond
+        # Without a record there is nothing to try a dependency with.
+        is_down = self._outage is not None and (live or excess)
+        is_open = (
+            self.state is RunState.RUNNING
+            and not is_down
+            and (live < most if self.is_open else live <= most // 2)
+        )
         if is_open != self.is_open:
             self.is_open = is_open
             self._closed_since = math.inf if is_open else now
-        if (
-            not is_open
-            and not self._has_paused_all
-            and now - self._closed_since >= PATIENCE_S
-        ):
-            self._has_paused_all = True
-        elif is_open and self._has_paused_all:
-            self._has_paused_all = False
-        self._update_pauses(most)
+        pauses_all = not is_open and now - self._closed_since >= PATIENCE_S
+        if pauses_all or self._has_paused or excess >= most:
+            self._update_pauses(most, excess, pauses_all=pauses_all)
 
-    def _update_pauses(self, most: int) -> None:
+    def _update_pauses(self, most: int, excess: int, *, pauses_all: bool) -> None:
         slots = [slot for slot in self.slots.values() if slot.is_open]
-        excess = sum(slot.excess for slot in slots)
         share = max(1, most // max(1, len(slots)))
         paused: list[TopicPartition] = []
         resumed: list[TopicPartition] = []
+        self._has_paused = False
         for slot in slots:
             is_paused = slot.state is SlotState.PAUSED
-            if self._has_paused_all:
+            if pauses_all:
                 must = True
             elif is_paused:
                 must = excess * 2 > most and slot.excess * 2 > share
             else:
                 must = excess >= most and slot.excess >= share
+            self._has_paused |= must
             if must != is_paused:
                 slot.happens(SlotEvent.PAUSE if must else SlotEvent.RESUME)
                 (paused if must else resumed).append(slot.place)
@@ -775,7 +772,8 @@ class ProcessingMachine:
         """Record that a dead letter is confirmed, or that it has failed."""
         slot = letter.slot
         if slot.is_gone:
-            self.tick(now)
+            slot.letters -= 1
+            self._go_on(now)
             return
         key = (slot, letter.seq)
         if error is None:
@@ -1001,7 +999,11 @@ class ProcessingMachine:
             return
         self._watch_chunks(now)
         if self._letters:
-            self._commands += [each for each in self._letters if each.due <= now]
+            self._commands += [
+                each
+                for each in self._letters
+                if each.due <= now and not each.slot.is_gone
+            ]
             self._letters = [each for each in self._letters if each.due > now]
         if self.state is RunState.RUNNING:
             self._update_intake(now)
@@ -1020,7 +1022,7 @@ class ProcessingMachine:
             self._end_drains(now)
         match self.state:
             case RunState.RUNNING:
-                if not self.is_open:
+                if self._has_paused or not self.is_open:
                     self._update_intake(now)
             case RunState.ENDING:
                 self._drain(now)
@@ -1064,7 +1066,12 @@ class ProcessingMachine:
     def _is_over(self, now: float) -> bool:
         """Return whether the run ends by itself: idle, or at the ends of the logs."""
         slots = self.slots.values()
-        if any(slot.undone for slot in slots):
+        rounds = self.rounds
+        if (
+            not self.is_open
+            or any(slot.undone for slot in slots)
+            or (rounds is not None and rounds.state is not RoundState.NONE)
+        ):
             self._busy_at = now
             return False
         if self._until_end and slots:

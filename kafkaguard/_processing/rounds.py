@@ -82,8 +82,8 @@ class Rounds:
 
     @property
     def slots(self) -> Collection[Slot]:
-        """The partitions with records in the round."""
-        return self._taken
+        """The partitions with records in the round, without those that are gone."""
+        return [slot for slot in self._taken if not slot.is_gone]
 
     @property
     def is_taking(self) -> bool:
@@ -178,7 +178,7 @@ class Rounds:
 
         No record of the round is with a worker.
         """
-        taken = {slot: n for slot, n in self._taken.items() if not slot.is_gone}
+        taken = {slot: self._taken[slot] for slot in self.slots}
         if not self._is_failed:
             done = {slot: slot.done.find(0) for slot in taken}
             done = {s: taken[s] if n < 0 else n for s, n in done.items()}

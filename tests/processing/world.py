@@ -144,7 +144,8 @@ class World:
         self.problems: list[str] = []
         self.now = 0.0
         self._events: list[tuple[float, int, Any, tuple]] = []
-        self._ticket = 0
+        self._ticket = self._pumps = 0
+        self._was_open = True
         self.order = random.choice(("partition", "key", "key", "none"))
         self.workers = random.choice((1, 2, 4))
         self.batch = random.choice((None, None, None, 2, 5))
@@ -224,7 +225,7 @@ class World:
                  f"once {self.exactly_once} ends by {self.ending}",
                  self.policy.handler, self.policy.on_reject)  # fmt: skip
         self._assign(self.logs)
-        self.later(0.0, self._pump)
+        self._wake_pump()
         if self.is_rough:
             for _ in range(random.choice((0, 1, 3))):
                 self.later(random.expovariate(1.0), self._rebalance)
@@ -246,6 +247,9 @@ class World:
     def _go_on(self) -> None:
         """Execute commands, and give work to workers that are free."""
         machine = self.machine
+        if machine.is_open and not self._was_open:
+            self._wake_pump()
+        self._was_open = machine.is_open
         if self.last is None and machine.state is not RunState.RUNNING:
             self.last = dict(self.assigned)
         while True:
@@ -262,8 +266,12 @@ class World:
 
     # --- the client -------------------------------------------------------------------
 
-    def _pump(self) -> None:
-        if self.is_over:
+    def _wake_pump(self, wait: float = 0.0) -> None:
+        self._pumps += 1
+        self.later(wait, self._pump, self._pumps)
+
+    def _pump(self, number: int) -> None:
+        if self.is_over or number != self._pumps:
             return
         machine, random = self.machine, self.random
         wait = 0.1
@@ -275,13 +283,13 @@ class World:
                 place, taken = records
                 machine.fetched(place, taken, self.now)
                 self._check_memory()
+                machine.tick(self.now)
                 wait = random.choice((0.001, 0.02)) if machine.is_open else 0.1
             else:
                 resting = {p: a.position for p, a in self.assigned.items()}
                 machine.at_rest(resting, self.now)
-                wait = max(0.02, min(1.0, machine.next_due() - self.now))
-        machine.tick(self.now)
-        self.later(wait, self._pump)
+                wait = max(0.02, min(5.0, machine.next_due() - self.now))
+        self._wake_pump(wait)
 
     def _fetch(self, most: int) -> tuple[TopicPartition, list] | None:
         places = [p for p in self.assigned if p not in self.paused]
@@ -311,6 +319,7 @@ class World:
     def _assign(self, logs: list[Log]) -> None:
         for log in logs:
             self.assigned[log.place] = Assignment(log)
+        self._wake_pump()
         self.say("assigned", [log.place.partition for log in logs])
         self.machine.assigned([log.place for log in logs], self.now)
         self.machine.ends({log.place: log.end for log in logs})
@@ -380,6 +389,7 @@ class World:
                 self.paused.update(places)
             case Resume(places):
                 self.paused.difference_update(places)
+                self._wake_pump()
             case Commit(number, offsets):
                 self._commit(number, offsets)
             case SendLetter():
