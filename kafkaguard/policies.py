@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         Finding as Finding,
         check_stacking as check_stacking,
     )
+    from kafkaguard_policies.model.handler import Handler as Handler
     from kafkaguard_policies.model.policy import (
         Backoff as Backoff,
         Breaker as Breaker,
@@ -49,6 +50,7 @@ exports(
         "kafkaguard._retries.machine": "CallContext Ruling StopReason",
         "kafkaguard_policies.advice.preview": "Preview PreviewRow",
         "kafkaguard_policies.advice.stacking": "Finding check_stacking",
+        "kafkaguard_policies.model.handler": "Handler",
         "kafkaguard_policies.model.policy": (
             "Backoff Breaker Budget DeadLetter LetterLimit Override OverrideCondition"
         ),
