@@ -9,10 +9,20 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from kafkaguard._delivery.dialects import foreign_headers, names_of, origins_of
+from kafkaguard._delivery.dialects import (
+    Origin,
+    foreign_headers,
+    names_of,
+    origin_headers,
+    origins_of,
+)
 from kafkaguard._delivery.facts import Raw
 from kafkaguard._delivery.sizes import batch_size
-from kafkaguard._errors import InvalidRecordKeyError, MessageTooLargeError
+from kafkaguard._errors import (
+    InvalidRecordKeyError,
+    KafkaGuardError,
+    MessageTooLargeError,
+)
 from kafkaguard._errors.base import Action, RuleInfo, Verdict
 
 if TYPE_CHECKING:
@@ -21,7 +31,6 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.dialects import Dialect
     from kafkaguard._delivery.facts import Header
     from kafkaguard._delivery.shell import ClientErrors
-    from kafkaguard._errors import KafkaGuardError
 
 PREFIX = "kafkaguard."
 REASON = f"{PREFIX}reason"
@@ -46,10 +55,19 @@ NAMELESS = f"{PREFIX}header."
 #: How many bytes of a value are kept if it is too large for the dead-letter topic.
 CUT_BYTES = 1024
 
+#: Of a record that a consumer has read: its offset, the consumer's group, and the class
+#: of the handler's exception.
+OFFSET = f"{PREFIX}offset"
+GROUP = f"{PREFIX}group"
+EXCEPTION = f"{PREFIX}exception"
+#: The most characters of an exception's text in a header.
+_MOST_TEXT = 1000
+
 #: The headers that each refusal replaces.
 _REPLACED = frozenset(
     {REASON, TOPIC, PARTITION, CODE, ERROR, MESSAGE}
     | {ATTEMPTS, FIRST_TOPIC, FIRST_PARTITION}
+    | {OFFSET, GROUP, EXCEPTION}
 )
 
 
@@ -78,6 +96,8 @@ class Reason(StrEnum):
     """It is a line of its source that could not be read."""
     KEY_MADE_NULL = "KEY_MADE_NULL"
     """Its key is null because a cast could not read the value."""
+    HANDLER_FAILED = "HANDLER_FAILED"
+    """The handler of a consumer raised an exception."""
     SUPERSEDED = "SUPERSEDED"
     """It failed with its batch, and a later record of the same key was accepted."""
 
@@ -232,6 +252,43 @@ def letter(
             api="Produce",
             verdict=NO_ROOM,
         )
+    return Raw(record.key, value, headers, record.timestamp_ms)
+
+
+def letter_of_read(
+    record: Raw,
+    origin: Origin,
+    error: BaseException,
+    *,
+    dialect: Dialect = "own",
+    size_limit: int | None = None,
+) -> Raw:
+    """Make the dead letter of a record that a consumer has read.
+
+    Args:
+        record: The record as it was read: bytes, before deserialisers.
+        origin: Where it was; the exception is added.
+        error: The exception of its handler.
+        dialect: The kind of headers.
+        size_limit: The largest batch of the dead-letter topic in bytes, or None if
+            unknown. A value that does not fit is cut.
+    """
+    others, _ = without_reasons(record.headers, dialect)
+    others = [header for header in others if header[0] != TIMESTAMP]
+    cls = type(error)
+    origin = origin._replace(
+        exception=f"{cls.__module__}.{cls.__qualname__}",
+        message=str(error)[:_MOST_TEXT],
+    )
+    why = origin_headers(dialect, origin)
+    if dialect == "own":
+        reason = (
+            reason_of(error)
+            if isinstance(error, KafkaGuardError)
+            else Reason.HANDLER_FAILED
+        )
+        why.insert(0, (REASON, reason.encode()))
+    value, headers = fitting(record.value, record.key, others, why, size_limit)
     return Raw(record.key, value, headers, record.timestamp_ms)
 
 

@@ -13,11 +13,13 @@ from kafkaguard._delivery.dead_letters import (
     Reason,
     fitting,
     letter,
+    letter_of_read,
     read_headers,
     reason_headers,
     reason_of,
     without_reasons,
 )
+from kafkaguard._delivery.dialects import Origin, parse
 from kafkaguard._delivery.facts import Raw
 from kafkaguard._delivery.sizes import batch_size
 from tests.delivery.world.words import PlainErrors
@@ -248,3 +250,59 @@ class TestAgainAndAgain:
                 errors=PlainErrors(),
             )
         assert caught.value.verdict is NO_ROOM
+
+
+ORIGIN = Origin("t", 7, 2**40, 1_700_000_000_000, "g")
+
+
+@pytest.mark.parametrize(
+    ("dialect", "unknown"),
+    [
+        ("own", []),
+        ("spring", []),
+        ("connect", ["timestamp", "group"]),
+        ("streams", ["timestamp", "group"]),
+        ("kip-1191", ["timestamp", "exception"]),
+    ],
+)
+def test_a_letter_of_a_record_that_was_read_says_where_it_was(dialect, unknown):
+    """Each dialect can be read back; what it has no header for is None."""
+    raw = Raw(None, b"", [("trace", None)], 5)
+    made = letter_of_read(raw, ORIGIN, ValueError("no total"), dialect=dialect)
+    assert (None, b"", 5) == (made.key, made.value, made.timestamp_ms)
+    assert ("trace", None) == made.headers[0]
+    expected = ORIGIN._replace(exception="builtins.ValueError", message="no total")
+    assert expected._replace(**dict.fromkeys(unknown)) == parse(made.headers)
+
+
+def test_a_letter_of_a_handler_has_its_reason():
+    """A Kafka error has Kafka's name; another exception says that the handler failed."""
+    made = letter_of_read(Raw(b"k", b"v"), ORIGIN, KeyError("x"))
+    assert "HANDLER_FAILED" == read_headers(made.headers)["reason"]
+    made = letter_of_read(Raw(b"k", b"v"), ORIGIN, errors.InvalidRecordError())
+    assert "INVALID_RECORD" == read_headers(made.headers)["reason"]
+
+
+def test_a_letter_that_is_set_aside_again_has_the_new_reason_once():
+    """The headers are replaced, not added."""
+    first = letter_of_read(Raw(b"k", b"v", [("a", b"1")]), ORIGIN, KeyError("x"))
+    again = letter_of_read(first, ORIGIN, ValueError("y"))
+    names = [name for name, _ in again.headers]
+    assert sorted(set(names)) == sorted(names)
+    assert "builtins.ValueError" == parse(again.headers).exception
+
+
+@pytest.mark.parametrize("headers", [None, [], [("kafkaguard.offset", b"1")]])
+def test_what_says_no_topic_is_no_letter(headers):
+    """So a record that was never set aside is told from a letter."""
+    assert parse(headers) is None
+
+
+def test_a_header_that_cannot_be_read_counts_as_missing():
+    """Anybody may write to a dead-letter topic."""
+    assert parse(
+        [("kafka_dlt-original-topic", b"t"), ("kafka_dlt-original-offset", b"1")]
+    ) == Origin("t")
+    assert parse(
+        [("kafkaguard.topic", b"t"), ("kafkaguard.partition", b"x")]
+    ) == Origin("t")
