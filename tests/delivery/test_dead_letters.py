@@ -269,8 +269,8 @@ def test_a_letter_of_a_record_that_was_read_says_where_it_was(dialect, unknown):
     """Each dialect can be read back; what it has no header for is None."""
     raw = Raw(None, b"", [("trace", None)], 5)
     made = letter_of_read(raw, ORIGIN, ValueError("no total"), dialect=dialect)
-    assert (None, b"", 5) == (made.key, made.value, made.timestamp_ms)
-    assert ("trace", None) == made.headers[0]
+    assert (made.key, made.value, made.timestamp_ms) == (None, b"", 5)
+    assert made.headers[0] == ("trace", None)
     expected = ORIGIN._replace(exception="builtins.ValueError", message="no total")
     assert expected._replace(**dict.fromkeys(unknown)) == parse(made.headers)
 
@@ -278,9 +278,9 @@ def test_a_letter_of_a_record_that_was_read_says_where_it_was(dialect, unknown):
 def test_a_letter_of_a_handler_has_its_reason():
     """A Kafka error has Kafka's name; another exception says that the handler failed."""
     made = letter_of_read(Raw(b"k", b"v"), ORIGIN, KeyError("x"))
-    assert "HANDLER_FAILED" == read_headers(made.headers)["reason"]
+    assert read_headers(made.headers)["reason"] == "HANDLER_FAILED"
     made = letter_of_read(Raw(b"k", b"v"), ORIGIN, errors.InvalidRecordError())
-    assert "INVALID_RECORD" == read_headers(made.headers)["reason"]
+    assert read_headers(made.headers)["reason"] == "INVALID_RECORD"
 
 
 def test_a_letter_that_is_set_aside_again_has_the_new_reason_once():
@@ -289,7 +289,7 @@ def test_a_letter_that_is_set_aside_again_has_the_new_reason_once():
     again = letter_of_read(first, ORIGIN, ValueError("y"))
     names = [name for name, _ in again.headers]
     assert sorted(set(names)) == sorted(names)
-    assert "builtins.ValueError" == parse(again.headers).exception
+    assert parse(again.headers).exception == "builtins.ValueError"
 
 
 @pytest.mark.parametrize("headers", [None, [], [("kafkaguard.offset", b"1")]])
