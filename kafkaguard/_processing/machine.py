@@ -569,9 +569,9 @@ class ProcessingMachine:
         slot, seqs, lanes = chunk.slot, chunk.seqs, chunk.lanes
         whole = failures.get(WHOLE)
         if whole is not None:
-            failures, attempted = self._spread(slot, whole, len(seqs))
-        elif self._batch is not None:
-            slot.cap = min(self._batch, slot.cap * 2)
+            failures, attempted = self._spread(slot, whole, seqs)
+        elif self._batch is not None and seqs[-1] >= slot.split_end:
+            slot.cap = self._batch
         done = seqs[chunk.counted : attempted]
         if failures:
             failed = {seqs[index] for index in failures}
@@ -598,13 +598,14 @@ class ProcessingMachine:
             self._counts.add(slot.place.topic, "processed", len(seqs))
 
     def _spread(
-        self, slot: Slot, error: BaseException, count: int
+        self, slot: Slot, error: BaseException, seqs: Sequence[int]
     ) -> tuple[Mapping[int, BaseException], int]:
         """Return whose failure that of a batch is, and how many records it is about.
 
         If nobody knows, the batch is split: its records go back, and the next batch has
         half as many.
         """
+        count = len(seqs)
         if isinstance(error, BatchError):
             if error.errors and all(0 <= index < count for index in error.errors):
                 return error.errors, count
@@ -615,6 +616,7 @@ class ProcessingMachine:
         if count == 1:
             return {0: error}, 1
         slot.cap = max(1, count // 2)
+        slot.split_end = max(slot.split_end, seqs[-1])
         return {}, 0
 
     def _lane_of(self, slot: Slot, lanes: list[Lane], seq: int) -> Lane:

@@ -129,6 +129,7 @@ class Slot:
         letters: The number of dead letters without an outcome.
         retries: The records that have failed, by their numbers.
         cap: The most records of a batch; smaller while a failed batch is split.
+        split_end: The number of the last record of the last batch that was split.
         next: The offset after all records that were read; None: not known.
         committed: The committed offset; None: not known.
         passed: How many records have left ``records``.
@@ -157,6 +158,7 @@ class Slot:
         "records",
         "retries",
         "running",
+        "split_end",
         "state",
         "undone",
     )
@@ -172,6 +174,7 @@ class Slot:
         self.ready: deque[Lane] = deque()
         self.retries: dict[int, Retry] = {}
         self.cap = cap
+        self.split_end = -1
         self.next: int | None = None
         self.committed: int | None = None
         self.end: int | None = None
