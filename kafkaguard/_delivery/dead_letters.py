@@ -20,6 +20,7 @@ from kafkaguard._delivery.facts import Raw
 from kafkaguard._delivery.sizes import batch_size
 from kafkaguard._errors import (
     InvalidRecordKeyError,
+    InvalidTimestampError,
     KafkaGuardError,
     MessageTooLargeError,
 )
@@ -290,6 +291,22 @@ def letter_of_read(
         why.insert(0, (REASON, reason.encode()))
     value, headers = fitting(record.value, record.key, others, why, size_limit)
     return Raw(record.key, value, headers, record.timestamp_ms)
+
+
+def changed_letter(record: Raw, error: KafkaGuardError) -> Raw | None:
+    """Return a refused dead letter as its topic may take it; None: it cannot be helped.
+
+    Args:
+        record: The dead letter.
+        error: Why it was refused: its timestamp, or its size.
+    """
+    if isinstance(error, InvalidTimestampError) and record.timestamp_ms is not None:
+        return without_time(record)
+    if isinstance(error, MessageTooLargeError) and len(record.value or b"") > CUT_BYTES:
+        value = record.value or b""
+        size = (VALUE_BYTES, str(len(value)).encode())
+        return record._replace(value=value[:CUT_BYTES], headers=[*record.headers, size])
+    return None
 
 
 def without_time(record: Raw) -> Raw:

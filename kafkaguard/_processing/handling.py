@@ -56,8 +56,8 @@ def handling() -> Handling:
     current = CURRENT.get()
     if current is None:
         raise ClientStateError(
-            "handling() works in a handler of consumer.process() only, in the thread or "
-            "task that called it"
+            "handling() works only in a handler of consumer.process(), in the thread "
+            "or task that called it"
         )
     chunk, seconds_of, offset_of = current
     retry = chunk.retry(chunk.at)

@@ -431,7 +431,9 @@ class ProcessingMachine:
         if is_open != self.is_open:
             self.is_open = is_open
             self._closed_since = math.inf if is_open else now
-        pauses_all = not is_open and now - self._closed_since >= PATIENCE_S
+        pauses_all = not is_open and (
+            now - self._closed_since >= PATIENCE_S or self.state is not RunState.RUNNING
+        )
         if pauses_all or self._has_paused or excess >= most:
             self._update_pauses(most, excess, pauses_all=pauses_all)
 
@@ -545,6 +547,7 @@ class ProcessingMachine:
             now: The time.
         """
         self._running.discard(chunk)
+        self._busy_at = now
         slot = chunk.slot
         slot.running -= 1
         if attempted:
@@ -773,6 +776,7 @@ class ProcessingMachine:
     ) -> None:
         """Record that a dead letter is confirmed, or that it has failed."""
         slot = letter.slot
+        self._busy_at = now
         if slot.is_gone:
             slot.letters -= 1
             self._go_on(now)
@@ -1125,15 +1129,17 @@ class ProcessingMachine:
             self._commit(self.slots.values())
         self._end_if_committed(now)
 
+    def work_due(self) -> float:
+        """Return when ``take`` may have work that it has not now."""
+        if self._outage is not None:
+            return math.inf if self._outage.probe is not None else self._outage.due
+        return self._retries[0].due if self._retries else math.inf
+
     def next_due(self) -> float:
         """Return when ``tick`` or ``take`` has something to do."""
-        due = [self._until, self._commit_due]
+        due = [self._until, self._commit_due, self.work_due()]
         due += [drain.until for drain in self._drains]
         due += [letter.due for letter in self._letters]
-        if self._retries:
-            due.append(self._retries[0].due)
-        if self._outage is not None and self._outage.probe is None:
-            due.append(self._outage.due)
         if self.rounds is not None:
             due.append(self.rounds.due)
             due += [

@@ -146,6 +146,7 @@ class World:
         self._events: list[tuple[float, int, Any, tuple]] = []
         self._ticket = self._pumps = 0
         self._was_open = True
+        self._wake_at = 0.0
         self.order = random.choice(("partition", "key", "key", "none"))
         self.workers = random.choice((1, 2, 4))
         self.batch = random.choice((None, None, None, 2, 5))
@@ -262,7 +263,14 @@ class World:
                     self._begin(chunk)
                     continue
             if not commands:
-                return
+                break
+        due = machine.work_due()
+        if self.now < due < self._wake_at or self._wake_at <= self.now < due < math.inf:
+            self._wake_at = due
+            self.later(due - self.now, self._nothing)
+
+    def _nothing(self) -> None:
+        """Let an idle worker look for work."""
 
     # --- the client -------------------------------------------------------------------
 

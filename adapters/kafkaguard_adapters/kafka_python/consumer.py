@@ -35,7 +35,9 @@ from kafkaguard_adapters.kafka_python._private.consuming.fetching import (
     KafkaPythonConsumerShell,
 )
 from kafkaguard_adapters.kafka_python.errors import errors
+from kafkaguard_adapters.kafka_python.processing import KafkaPythonProcessShell
 from kafkaguard_adapters.kafka_python.view import view_of
+from kafkaguard_adapters.processing.consumer import Processing
 from kafkaguard_adapters.stand_in import CLOSE_S
 from kafkaguard_adapters.wire.io_thread import run, start
 
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
     from kafkaguard._cluster.reports import TopicPartition
     from kafkaguard_adapters.asking.cluster_view import ClusterView
     from kafkaguard_adapters.building import Wish
+    from kafkaguard_adapters.processing.arguments import Arguments
 
     _Find = Callable[
         [Mapping[Any, Any], float], Coroutine[Any, Any, OffsetsReport | None]
@@ -190,7 +193,7 @@ class PublicConsumer(BlockingConsumer):
         self.close(autocommit=not any(raised))
 
 
-class GuardedConsumer(PublicConsumer):
+class GuardedConsumer(Processing, PublicConsumer):
     """A KafkaConsumer that holds single partitions, and whose commits have verdicts."""
 
     def __init__(
@@ -200,6 +203,7 @@ class GuardedConsumer(PublicConsumer):
         wish: Wish,
     ) -> None:
         super().__init__(consumer, view, wish)
+        self._wish = wish
         machine = ConsumerMachine(
             wish.policy,
             errors.make,
@@ -332,8 +336,15 @@ class GuardedConsumer(PublicConsumer):
             failed_event(self._policy, refused, kind=kind, client=errors.client)
         )
 
+    def _make_process_shell(self, arguments: Arguments) -> KafkaPythonProcessShell:
+        return KafkaPythonProcessShell(self, self._committing, arguments, self._wish)
+
     def close(self, autocommit: bool = True, timeout_ms: float | None = None) -> None:
-        """Close, as ``KafkaConsumer.close`` does, within 30 s by default."""
+        """Close, as ``KafkaConsumer.close`` does, within 30 s by default.
+
+        A run of ``process()`` ends first, with what is done committed.
+        """
+        self._finish_run()
         try:
             super().close(autocommit, timeout_ms)
         finally:

@@ -1,0 +1,125 @@
+"""``process()`` of guarded consumers whose calls block."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from inspect import iscoroutinefunction
+from typing import TYPE_CHECKING, Any
+
+from kafkaguard._errors import ClientStateError
+from kafkaguard_adapters.processing.arguments import Arguments
+from kafkaguard_adapters.processing.thread_driver import ThreadDriver
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from kafkaguard._processing.policy import Order
+    from kafkaguard._processing.report import ProcessReport, Progress
+    from kafkaguard_adapters.building import Wish
+    from kafkaguard_adapters.processing.shell import ThreadShell
+
+NOT_RUNNING = "this consumer handles no records now: progress() works during process()"
+RUNNING = "process() is running already: call it once, with more workers"
+
+
+class Processing:
+    """The part of a guarded consumer that handles records."""
+
+    _wish: Wish
+    _run_driver: ThreadDriver | None = None
+
+    @abstractmethod
+    def _make_process_shell(self, arguments: Arguments) -> ThreadShell:
+        """Return the shell of a run.
+
+        Raises:
+            KafkaGuardError: The client's settings do not allow it.
+        """
+
+    def process(
+        self,
+        handler: Callable[[Any], object],
+        *,
+        workers: int = 1,
+        order: Order = "partition",
+        batch: int | None = None,
+        dead_letter_producer: Any = None,
+        stop: Any = None,
+        idle_timeout: float | None = None,
+        until_end: bool = False,
+    ) -> ProcessReport:
+        """Read records and call a handler with each, until the run is told to end.
+
+        What is done is committed; what fails is tried again or set aside, as the block
+        ``handler`` of the policy, ``on_reject`` and ``dead_letter`` say. A record is
+        handled at least once.
+
+        Args:
+            handler: Gets the client's record; with ``batch``, a list of them. It runs
+                in a thread of its own. So do the client's deserialisers.
+            workers: How many calls of the handler run at a time.
+            order: Which records are handled one after the other: those of a
+                ``"partition"``, of a ``"key"`` (records without a key have no order),
+                or ``"none"``.
+            batch: The most records of a list for the handler. Default: single records.
+            dead_letter_producer: The producer of dead letters, without serialisers.
+                Default: one with the consumer's settings, where they are known.
+            stop: An event (``threading.Event``) that ends the run.
+            idle_timeout: After so many seconds without a record the run ends.
+            until_end: Whether the run ends at the ends that the logs had when it read
+                their partitions first.
+
+        Returns:
+            How many records were handled, retried, set aside, committed.
+
+        Raises:
+            TypeError: An argument has the wrong type, or the handler is a coroutine
+                function.
+            ValueError: An argument is out of range.
+            KafkaGuardError: The client's settings do not allow it, or it failed.
+            Exception: What the handler raised for a record, with ``on_reject: raise``.
+                A note names the record's topic, partition, offset and attempts.
+        """
+        if iscoroutinefunction(handler):
+            raise TypeError(
+                "process() of this client calls plain functions: write `def "
+                "handle(record)`, or use aiokafka for `async def`"
+            )
+        if self._run_driver is not None:
+            raise ClientStateError(RUNNING)
+        arguments = Arguments(
+            handler,
+            workers=workers,
+            order=order,
+            batch=batch,
+            dead_letter_producer=dead_letter_producer,
+            stop=stop,
+            idle_timeout=idle_timeout,
+            until_end=until_end,
+        )
+        shell = self._make_process_shell(arguments)
+        wish = self._wish
+        self._run_driver = driver = ThreadDriver(
+            shell, arguments, wish.policy, wish.on_event
+        )
+        try:
+            return driver.run()
+        finally:
+            self._run_driver = None
+
+    def progress(self) -> Progress:
+        """Return how the run of ``process()`` stands, in any thread.
+
+        Raises:
+            ClientStateError: ``process()`` does not run.
+        """
+        driver = self._run_driver
+        if driver is None:
+            raise ClientStateError(NOT_RUNNING)
+        return driver.progress()
+
+    def _finish_run(self) -> None:
+        """End the run, and wait for it, before the client is closed."""
+        driver = self._run_driver
+        if driver is not None:
+            driver.finish()

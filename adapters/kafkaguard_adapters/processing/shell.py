@@ -1,0 +1,134 @@
+"""The shells that each client implements: they execute, and decide nothing.
+
+All methods but ``decode`` are called in the thread or task that polls, unless they say
+something else. Those of :class:`AwaitedShell` that wait are coroutines.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+    from kafkaguard._cluster.reports import TopicPartition
+    from kafkaguard._delivery.facts import Raw
+    from kafkaguard._delivery.shell import ClientErrors
+    from kafkaguard._errors import KafkaGuardError
+    from kafkaguard_adapters.processing.driver_base import Listener
+
+    #: Records of one partition, in the order of their offsets.
+    Fetched = tuple[TopicPartition, Sequence[Any]]
+    Refused = Mapping[TopicPartition, KafkaGuardError]
+    #: Called once with the refused partitions; on any thread.
+    Report = Callable[[Refused], None]
+
+
+class Shell(Protocol):
+    """A client's consumer, as any driver sees it."""
+
+    @property
+    def errors(self) -> ClientErrors:
+        """Makes the client's errors."""
+
+    @property
+    def group(self) -> str | None:
+        """The consumer's group; None: it has none, so nothing is committed."""
+
+    @property
+    def decode(self) -> Callable[[Any], Any] | None:
+        """Calls the application's deserialisers, in a worker; None: there are none."""
+
+    @property
+    def offset_of(self) -> Callable[[Any], int]:
+        """Returns a record's offset."""
+
+    @property
+    def key_of(self) -> Callable[[Any], bytes | None]:
+        """Returns a record's key as it was read."""
+
+    def raw(self, record: Any) -> Raw:
+        """Return a record's bytes, also after ``decode``."""
+
+    def revocation_limit(self) -> float:
+        """Return how many seconds a listener may take from now on."""
+
+    def listen(self, listener: Listener) -> Collection[TopicPartition]:
+        """Tell a listener of rebalances from now on; take out the deserialisers.
+
+        Returns:
+            The partitions that are assigned already.
+        """
+
+    def unlisten(self) -> None:
+        """Undo :meth:`listen`."""
+
+    def pause(self, places: Iterable[TopicPartition]) -> None:
+        """Pause partitions that the application has not paused."""
+
+    def resume(self, places: Iterable[TopicPartition]) -> None:
+        """Resume the partitions that :meth:`pause` has paused."""
+
+    def seek(self, place: TopicPartition, offset: int) -> None:
+        """Set the position of a partition, if it is still assigned."""
+
+    def topics(self) -> Collection[str]:
+        """Return the topics that are read, as far as they are known."""
+
+
+class ThreadShell(Shell, Protocol):
+    """A client whose calls block."""
+
+    def poll(self, most: int, seconds: float) -> Iterable[Fetched]:
+        """Return records, or nothing after seconds."""
+
+    def positions(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return known positions, without a request to a broker."""
+
+    def ends(self, places: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
+        """Look up the ends of logs."""
+
+    def commit(self, offsets: Mapping[TopicPartition, int], report: Report) -> None:
+        """Commit without waiting; also called in the thread of a listener."""
+
+    def missing_topics(self, topics: Iterable[str]) -> Collection[str]:
+        """Return those of some topics that do not exist."""
+
+    def send_letters(
+        self, letters: Sequence[tuple[str, Raw]], seconds: float
+    ) -> Sequence[KafkaGuardError | None]:
+        """Send dead letters, in the thread of letters; return the error of each."""
+
+    def close_letters(self) -> None:
+        """Close the producer of dead letters, if it was built here."""
+
+
+class AwaitedShell(Shell, Protocol):
+    """A client whose calls are awaited."""
+
+    async def poll(self, most: int, seconds: float) -> Iterable[Fetched]:
+        """Return records, or nothing after seconds."""
+
+    async def positions(
+        self, places: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """Return known positions."""
+
+    async def ends(
+        self, places: Iterable[TopicPartition]
+    ) -> Mapping[TopicPartition, int]:
+        """Look up the ends of logs."""
+
+    async def commit(self, offsets: Mapping[TopicPartition, int]) -> Refused:
+        """Commit once; return the refused partitions."""
+
+    async def missing_topics(self, topics: Iterable[str]) -> Collection[str]:
+        """Return those of some topics that do not exist."""
+
+    async def send_letters(
+        self, letters: Sequence[tuple[str, Raw]], seconds: float
+    ) -> Sequence[KafkaGuardError | None]:
+        """Send dead letters; return the error of each."""
+
+    async def close_letters(self) -> None:
+        """Close the producer of dead letters, if it was built here."""
