@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.asking.cluster_view import ClusterView
     from kafkaguard_adapters.building import Wish
     from kafkaguard_adapters.processing.arguments import Arguments
+    from kafkaguard_adapters.processing.shell import ThreadShell
 
     _Find = Callable[
         [Mapping[Any, Any], float], Coroutine[Any, Any, OffsetsReport | None]
@@ -336,7 +337,7 @@ class GuardedConsumer(Processing, PublicConsumer):
             failed_event(self._policy, refused, kind=kind, client=errors.client)
         )
 
-    def _make_process_shell(self, arguments: Arguments) -> KafkaPythonProcessShell:
+    def _make_process_shell(self, arguments: Arguments) -> ThreadShell:
         return KafkaPythonProcessShell(self, self._committing, arguments, self._wish)
 
     def close(self, autocommit: bool = True, timeout_ms: float | None = None) -> None:

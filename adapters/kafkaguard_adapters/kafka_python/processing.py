@@ -14,8 +14,7 @@ from kafka.structs import TopicPartition as ClientPartition
 from kafkaguard._cluster.reports import TopicPartition, as_partition
 from kafkaguard._delivery.facts import Raw
 from kafkaguard._errors import KafkaGuardError
-from kafkaguard_adapters.building import Wish
-from kafkaguard_adapters.kafka_python import producer as producers
+from kafkaguard_adapters.guard import guard
 from kafkaguard_adapters.kafka_python._private.consuming.processing import (
     Deserialisers,
     Rebalances,
@@ -28,6 +27,7 @@ from kafkaguard_adapters.processing.settings import auto_commits, letter_policy
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+    from kafkaguard_adapters.building import Wish
     from kafkaguard_adapters.kafka_python._private.consuming.committing import (
         Committing,
     )
@@ -230,9 +230,10 @@ class KafkaPythonProcessShell:
             names = KafkaProducer.DEFAULT_CONFIG.keys() - {"api_version"}
             config = self._client.config
             settings = {name: config[name] for name in names & config.keys()}
-            wish = Wish(letter_policy(self._policy), KafkaProducer, settings)
-            client = KafkaProducer(**settings)
-            self._own_producer = producers.wrap(client, wish)
+            policy = letter_policy(self._policy)
+            self._own_producer = guard(
+                factory=KafkaProducer, config=settings, policy=policy
+            )
         return self._own_producer
 
     def close_letters(self) -> None:
