@@ -307,6 +307,7 @@ class ConfluentProcessShell:
                 for name, value in self._config.items()
                 if not name.startswith(_OF_CONSUMERS)
             }
+            settings["enable.idempotence"] = True
             policy = letter_policy(self._policy)
             self._own_producer = guard(factory=Producer, config=settings, policy=policy)
         return self._own_producer

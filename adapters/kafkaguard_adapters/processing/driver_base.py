@@ -67,16 +67,27 @@ class Listener(Protocol):
         """Do what is due; return whether the listener may return."""
 
 
+class AwaitedListener(Protocol):
+    """What a shell of awaited calls tells of rebalances."""
+
+    def assigned(self, places: Iterable[TopicPartition]) -> None:
+        """Partitions are assigned."""
+
+    async def revoke(self, places: Iterable[TopicPartition]) -> None:
+        """Let what runs of revoked partitions end, and commit it."""
+
+
 class Revocation:
     """A revocation that is under way.
 
     Args:
         places: The revoked partitions.
+        over: An event, set once its records have ended or their time is over.
     """
 
-    def __init__(self, places: Collection[TopicPartition]) -> None:
+    def __init__(self, places: Collection[TopicPartition], over: Any) -> None:
         self.places = frozenset(places)
-        self.is_over = False
+        self.over = over
 
 
 class BaseDriver:
@@ -159,7 +170,7 @@ class BaseDriver:
                 case GiveUp(places):
                     for revocation in self._revocations:
                         if revocation.places.issuperset(places):
-                            revocation.is_over = True
+                            revocation.over.set()
                 case Pause() | Resume() | Commit():
                     self._for_pump.append(each)
                 case _:

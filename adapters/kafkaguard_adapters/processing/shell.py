@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.facts import Raw
     from kafkaguard._delivery.shell import ClientErrors
     from kafkaguard._errors import KafkaGuardError
-    from kafkaguard_adapters.processing.driver_base import Listener
+    from kafkaguard_adapters.processing.driver_base import AwaitedListener, Listener
 
     #: Records of one partition, in the order of their offsets.
     Fetched = tuple[TopicPartition, Sequence[Any]]
@@ -53,13 +53,6 @@ class Shell(Protocol):
     def revocation_limit(self) -> float:
         """Return how many seconds a listener may take from now on."""
 
-    def listen(self, listener: Listener) -> Collection[TopicPartition]:
-        """Tell a listener of rebalances from now on; take out the deserialisers.
-
-        Returns:
-            The partitions that are assigned already.
-        """
-
     def unlisten(self) -> None:
         """Undo :meth:`listen`."""
 
@@ -78,6 +71,13 @@ class Shell(Protocol):
 
 class ThreadShell(Shell, Protocol):
     """A client whose calls block."""
+
+    def listen(self, listener: Listener) -> Collection[TopicPartition]:
+        """Tell a listener of rebalances from now on; take out the deserialisers.
+
+        Returns:
+            The partitions that are assigned already.
+        """
 
     def poll(self, most: int, seconds: float) -> Iterable[Fetched]:
         """Return records, or nothing after seconds."""
@@ -105,6 +105,9 @@ class ThreadShell(Shell, Protocol):
 
 class AwaitedShell(Shell, Protocol):
     """A client whose calls are awaited."""
+
+    def listen(self, listener: AwaitedListener) -> Collection[TopicPartition]:
+        """As for the other clients."""
 
     async def poll(self, most: int, seconds: float) -> Iterable[Fetched]:
         """Return records, or nothing after seconds."""

@@ -259,11 +259,11 @@ class ThreadDriver(BaseDriver):
 
     def begin_revocation(self, places: Iterable[TopicPartition]) -> Revocation:
         """Record that partitions are revoked; what runs may end within a bound."""
-        revocation = Revocation(list(places))
+        revocation = Revocation(list(places), threading.Event())
         within = self._within()
         with self._lock:
             if self.machine.is_ended:
-                revocation.is_over = True
+                revocation.over.set()
                 return revocation
             self._revocations.append(revocation)
             self.machine.revoked(revocation.places, within, time.monotonic())
@@ -276,9 +276,10 @@ class ThreadDriver(BaseDriver):
             self.machine.tick(time.monotonic())
             self._after_fact()
         self._execute(in_listener=True)
-        if revocation.is_over and revocation in self._revocations:
+        is_over = revocation.over.is_set()
+        if is_over and revocation in self._revocations:
             self._revocations.remove(revocation)
-        return revocation.is_over
+        return is_over
 
     # --- workers ----------------------------------------------------------------------
 
