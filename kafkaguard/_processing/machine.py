@@ -240,7 +240,7 @@ class ProcessingMachine:
         for slot in slots:
             slot.happens(SlotEvent.REVOKED)
         self._drains.append(_Drain(slots, now + max(0.0, within)))
-        self._stop_chunks(slots)
+        self._close(slots)
         if self.rounds is not None and self.rounds.involves(slots):
             self.rounds.fail()
         self.tick(now)
@@ -265,6 +265,19 @@ class ProcessingMachine:
             if chunk.slot in slots:
                 chunk.stops = True
 
+    def _close(self, slots: Collection[Slot]) -> None:
+        """Let nothing begin that what was begun does not need to be committed."""
+        self._stop_chunks(slots)
+        begun = dict.fromkeys(slots, -1)
+        for chunk in self._running:
+            if chunk.slot in begun:
+                last = chunk.seqs[-1 if self._batch else chunk.at]
+                begun[chunk.slot] = max(begun[chunk.slot], last)
+        for slot, last in begun.items():
+            slot.close(last)
+            for lane in slot.lanes.values():
+                self._make_ready(slot, lane)
+
     def _drop(self, slot: Slot, event: SlotEvent) -> None:
         slot.happens(event)
         self._handled[slot.place] = slot.handled(self._offset_of)
@@ -277,9 +290,11 @@ class ProcessingMachine:
         rounds = self.rounds
         for drain in list(self._drains):
             slots = [slot for slot in drain.slots if not slot.is_gone]
-            is_busy = any(slot.running or slot.letters for slot in slots) or (
-                rounds is not None and rounds.involves(slots)
+            is_busy = any(
+                slot.running or slot.letters or slot.has_holes for slot in slots
             )
+            if rounds is not None:
+                is_busy = rounds.involves(slots)
             if is_busy and now < drain.until:
                 continue
             self._drains.remove(drain)
@@ -464,7 +479,7 @@ class ProcessingMachine:
 
     def take(self, now: float) -> Chunk | None:
         """Return work for a free worker; None: there is none now."""
-        if self.state is not RunState.RUNNING:
+        if self.state not in (RunState.RUNNING, RunState.ENDING):
             return None
         if self.rounds is not None and not self.rounds.is_taking:
             return None
@@ -477,18 +492,18 @@ class ProcessingMachine:
         while turns:
             slot = turns.popleft()
             slot.is_in_turn = False
-            if slot.is_open and slot.ready:
-                break
-        else:
-            return None
-        size = 1 if outage is not None else self._size(slot)
-        chunk = self._take_from(slot, size, now)
-        if slot.ready:
-            slot.is_in_turn = True
-            turns.append(slot)
-        if outage is not None:
-            outage.probe = chunk
-        return chunk
+            if slot.is_gone or not slot.ready:
+                continue
+            size = 1 if outage is not None else self._size(slot)
+            chunk = self._take_from(slot, size, now)
+            if slot.ready:
+                slot.is_in_turn = True
+                turns.append(slot)
+            if chunk is not None:
+                if outage is not None:
+                    outage.probe = chunk
+                return chunk
+        return None
 
     def _size(self, slot: Slot) -> int:
         """Return how many records a chunk has: what takes about ``CHUNK_S``."""
@@ -501,7 +516,12 @@ class ProcessingMachine:
             size = min(size, 1 + slot.undone // self._workers)
         return size
 
-    def _take_from(self, slot: Slot, size: int, now: float) -> Chunk:
+    def _take_from(self, slot: Slot, size: int, now: float) -> Chunk | None:
+        if slot.limit is not None:
+            self._drop_beyond(slot, slot.limit)
+            if not slot.ready:
+                return None
+            size = 1
         ready = slot.ready
         lane = ready.popleft()
         lane.is_ready = False
@@ -529,6 +549,14 @@ class ProcessingMachine:
         slot.running += 1
         self._running.add(chunk)
         return chunk
+
+    def _drop_beyond(self, slot: Slot, limit: int) -> None:
+        """Leave out the lanes whose next record may not begin."""
+        for lane in slot.ready:
+            lane.is_ready = False
+        slot.ready = deque(lane for lane in slot.ready if lane.queue[0] <= limit)
+        for lane in slot.ready:
+            lane.is_ready = True
 
     def finished(
         self,
@@ -822,6 +850,8 @@ class ProcessingMachine:
         if note not in getattr(error, "__notes__", ()):
             error.add_note(note)
         self.fail(error, now)
+        if slot.limit is not None:  # nothing beyond it can be committed
+            slot.limit = min(slot.limit, seq - 1)
 
     def _attempts(self, slot: Slot, seq: int) -> int:
         """Return how often a record whose handler has raised was handled."""
@@ -1096,7 +1126,7 @@ class ProcessingMachine:
         self.state = RUNS.after(self.state, RunEvent.STOP)
         self._until = now + self._settings.drain_timeout
         self._commit_due = now
-        self._stop_chunks(self.slots.values())
+        self._close(self.slots.values())
         self._update_intake(now)
         self.tick(now)
 
@@ -1111,7 +1141,7 @@ class ProcessingMachine:
         rounds = self.rounds
         is_busy = (
             bool(self._running)
-            or any(slot.letters for slot in self.slots.values())
+            or any(slot.letters or slot.has_holes for slot in self.slots.values())
             or (rounds is not None and rounds.state is not RoundState.NONE)
         )
         if is_busy and now < self._until:

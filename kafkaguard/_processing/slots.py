@@ -128,6 +128,9 @@ class Slot:
         running: The number of chunks that workers have.
         letters: The number of dead letters without an outcome.
         retries: The records that have failed, by their numbers.
+        limit: The number of the last record that may begin; None: all may. While the
+            partition is given up, only what is before a record that was begun may: else
+            that one could not be committed.
         cap: The most records of a batch; smaller while a failed batch is split.
         split_end: The number of the last record of the last batch that was split.
         next: The offset after all records that were read; None: not known.
@@ -149,6 +152,7 @@ class Slot:
         "is_in_turn",
         "lanes",
         "letters",
+        "limit",
         "next",
         "parked",
         "passed",
@@ -173,6 +177,7 @@ class Slot:
         self.lanes: dict[Any, Lane] = {}
         self.ready: deque[Lane] = deque()
         self.retries: dict[int, Retry] = {}
+        self.limit: int | None = None
         self.cap = cap
         self.split_end = -1
         self.next: int | None = None
@@ -195,6 +200,22 @@ class Slot:
     def excess(self) -> int:
         """The records beyond a waiting or running one: parked, or done already."""
         return len(self.records) - self.undone + self.parked
+
+    def close(self, begun: int) -> None:
+        """Let nothing begin but what is before a record that was begun.
+
+        Args:
+            begun: The number of the last record that a worker has; -1: none has any.
+        """
+        self.limit = max(begun, self.base + self.done.rfind(1))
+
+    @property
+    def has_holes(self) -> bool:
+        """Whether a record may begin, although the partition is given up."""
+        if self.limit is None:
+            return False
+        hole = self.base + self.done.find(0)
+        return self.base <= hole <= self.limit and hole not in self.retries
 
     def happens(self, event: SlotEvent) -> None:
         """Change to the next state."""

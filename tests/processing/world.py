@@ -199,6 +199,7 @@ class World:
         self.outputs: Counter[tuple[int, int]] = Counter()
         self.transaction: list[tuple[int, int]] | None = None
         self.was_outage_told = 0
+        self.was_refused = self.is_late = False
         #: The partitions that the member had when the run began to end.
         self.last: dict[TopicPartition, Assignment] | None = None
 
@@ -365,9 +366,14 @@ class World:
         self.paused.discard(place)
         log = assignment.log
         number = place.partition
-        # What was begun and is not committed may be handled again.
+        # What was begun and is not committed may be handled again, if there was no
+        # time to end it, or a commit was refused.
+        is_cut = is_lost or self.was_refused or self.is_late or self.exactly_once
+        waits = self.outage[0] < math.inf or any(
+            self.behaviour.get((number, offset)) for offset in assignment.started
+        )
         for offset in assignment.started:
-            if offset >= log.committed:
+            if offset >= log.committed and (is_cut or waits):
                 self.excused.add((number, offset))
 
     def _come_back(self, places: list[TopicPartition]) -> None:
@@ -449,6 +455,7 @@ class World:
                 self.wrong(f"{place} is committed though it is not assigned")
             if refused is not None and self.is_rough:
                 errors[place] = refused
+                self.was_refused = True
                 continue
             self._check_commit(log, offset)
             log.committed = offset
@@ -526,6 +533,7 @@ class World:
         if self.now > until + 0.01:
             self.wrong("a revocation outlasts its bound")
         self.pending_revocation = None
+        self.is_late = self.now >= until - 1e-9
         self.say("given up", places)
         for place in places:
             if place in self.assigned:
@@ -542,11 +550,13 @@ class World:
     def _begin(self, chunk: Any) -> None:
         self.free -= 1
         assignment = self.assigned.get(chunk.slot.place)
-        if assignment is None or assignment.is_revoked:
-            self.wrong("work of a partition that is revoked")
+        if assignment is None:
+            self.wrong("work of a partition that is gone")
             return
-        if self.stopped_at is not None:
-            self.wrong("work begins after the stop")
+        if assignment.is_revoked or self.stopped_at is not None:
+            last = max(assignment.started, default=-1)
+            if any(record[0] > last for record in chunk.records):
+                self.wrong("work begins that nothing needs after a stop or revocation")
         self.running[chunk] = assignment
         if self.batch is not None:
             self._handle_batch(chunk, assignment)

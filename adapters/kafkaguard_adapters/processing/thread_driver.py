@@ -276,7 +276,7 @@ class ThreadDriver(BaseDriver):
             self.machine.tick(time.monotonic())
             self._after_fact()
         self._execute(in_listener=True)
-        is_over = revocation.over.is_set()
+        is_over: bool = revocation.over.is_set()
         if is_over and revocation in self._revocations:
             self._revocations.remove(revocation)
         return is_over
