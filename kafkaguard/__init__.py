@@ -43,6 +43,9 @@ if TYPE_CHECKING:
         Verdict as Verdict,
     )
     from kafkaguard_adapters.guarded import guard as guard
+    from kafkaguard_adapters.processing.stopping import (
+        stop_on_signals as stop_on_signals,
+    )
     from kafkaguard_policies.reading.sources import load_policy as load_policy
     from kafkaguard_policies.retry_policy import RetryPolicy as RetryPolicy
     from kafkaguard_policies.decorator import retry as retry
@@ -65,6 +68,7 @@ exports(
         "kafkaguard._verdicts.context": "TopicFacts",
         "kafkaguard._errors.base": "Action RuleInfo Verdict",
         "kafkaguard_adapters.guard": "guard",
+        "kafkaguard_adapters.processing.stopping": "stop_on_signals",
         "kafkaguard_policies.reading.sources": "load_policy",
         "kafkaguard_policies.retry_policy": "RetryPolicy",
         "kafkaguard_policies.decorator": "retry",

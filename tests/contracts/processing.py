@@ -359,7 +359,9 @@ class ProcessContract:
         sent = fill(cluster, topic, 1600, keys=24, partitions=4)
         seen, of_second = Seen(self.read, 0.05), []
         names = [
-            {"group_instance_id": f"{topic}-{n}"} if settings.pop(f"static{n}", 0) else {}
+            {"group_instance_id": f"{topic}-{n}"}
+            if settings.pop(f"static{n}", 0)
+            else {}
             for n in (1, 2)
         ]
 
@@ -429,8 +431,8 @@ class ProcessContract:
         fill(kafka_cluster, kafka_topic, 3)
         seen = Seen(self.read, 18.5)
         with self.open(
-            kafka_cluster, kafka_topic, max_poll_interval_ms=6000,
-            session_timeout_ms=6000,
+            kafka_cluster, kafka_topic, policy={"deadline": 4},
+            max_poll_interval_ms=6000, session_timeout_ms=6000,
         ) as member:  # fmt: skip
             member.start(seen, workers=3, order="none")
             seen.wait_for(3)
@@ -487,7 +489,7 @@ class ProcessContract:
             if time.monotonic() < until:
                 raise kafkaguard.Unavailable(after=0.5)
 
-        policy = {"handler": {"max_attempts": 1}}
+        policy = {"deadline": 4, "handler": {"max_attempts": 1}}
         with self.open(
             kafka_cluster, kafka_topic, policy=policy, max_poll_interval_ms=6000,
             session_timeout_ms=6000,

@@ -54,6 +54,19 @@ class DownError(Exception):
     """The dependency is down."""
 
 
+#: What handlers raise for records that are not good, and how often.
+_ERRORS = {
+    "flaky": FlakyError,
+    "never": FlakyError,
+    "bad": BadRecordError,
+    "kafka": lambda: _TIMEOUT,
+    "after": lambda: Unavailable(after=0.2),
+    "interrupt": KeyboardInterrupt,
+    "denied": lambda: _DENIED,
+}
+_RAISES = {"flaky": 0.5, "kafka": 0.7, "after": 0.5, "slow": 0.0}
+
+
 class Policy:
     """A policy without pydantic, which would cost most of the time."""
 
@@ -397,7 +410,6 @@ class World:
     # --- commands ---------------------------------------------------------------------
 
     def _execute(self, command: Any) -> None:
-        random, machine = self.random, self.machine
         match command:
             case Pause(places):
                 self.paused.update(places)
@@ -411,29 +423,34 @@ class World:
             case GiveUp(places):
                 self._give_up(places)
             case Tell(event):
-                self.say("told", event.name, getattr(event, "offset", ""))
-                if event.name == "kafkaguard.record_set_aside":
-                    self._set_aside(event)
-                state = getattr(event, "state", None)
-                self.was_outage_told += {"down": 1, "back": -1}.get(state, 0)
-                if self.was_outage_told not in (0, 1):
-                    self.wrong("an outage begins twice or ends twice")
+                self._told(event)
             case BeginRound():
                 self.transaction = []
-                self.later(0.001, self._reply, machine.round_began, None)
+                self.later(0.001, self._reply, self.machine.round_began, None)
             case CommitRound(offsets):
                 self._commit_round(offsets)
             case AbortRound():
-                self.say("abort round")
-                for number, offset in self.transaction or ():
-                    self.excused.add((number, offset))
-                self.transaction = None
-                self._rewind()
-                self.later(random.choice((0.0, 0.05)), self._end_round, False)
+                self._abort_round()
             case End(error):
                 self.say("end", repr(error))
                 self.is_over = True
                 self.error = error
+
+    def _told(self, event: Any) -> None:
+        self.say("told", event.name, getattr(event, "offset", ""))
+        if event.name == "kafkaguard.record_set_aside":
+            self._set_aside(event)
+        state = getattr(event, "state", None)
+        self.was_outage_told += {"down": 1, "back": -1}.get(state, 0)
+        if self.was_outage_told not in (0, 1):
+            self.wrong("an outage begins twice or ends twice")
+
+    def _abort_round(self) -> None:
+        self.say("abort round")
+        self.excused.update(self.transaction or ())
+        self.transaction = None
+        self._rewind()
+        self.later(self.random.choice((0.0, 0.05)), self._end_round, False)
 
     def _set_aside(self, event: Any) -> None:
         place = TopicPartition(event.topic, event.partition)
@@ -500,7 +517,7 @@ class World:
             for offsets in (assignment.started, assignment.over):
                 again = {offset for offset in offsets if offset >= committed}
                 self.excused.update((place.partition, offset) for offset in again)
-                offsets -= again
+                offsets.difference_update(again)
             assignment.log.done -= {
                 o for o in assignment.log.done if o >= committed
             }  # fmt: skip
@@ -637,25 +654,12 @@ class World:
 
     def _raises(self, record: Any) -> BaseException | None:
         """Return what the handler raises for a record; None: it returns."""
-        key = record[2], record[0]
         if self.outage[0] <= self.now < self.outage[1]:
             return self.random.choice((DownError(), Unavailable(after=0.5)))
-        match self.behaviour.get(key):
-            case "flaky" if self.random.random() < 0.5:
-                return FlakyError()
-            case "never":
-                return FlakyError()
-            case "bad":
-                return BadRecordError()
-            case "kafka" if self.random.random() < 0.7:
-                return _TIMEOUT
-            case "after" if self.random.random() < 0.5:
-                return Unavailable(after=0.2)
-            case "interrupt":
-                return KeyboardInterrupt()
-            case "denied":
-                return _DENIED
-        return None
+        kind = self.behaviour.get((record[2], record[0]))
+        if kind is None or self.random.random() >= _RAISES.get(kind, 1.0):
+            return None
+        return _ERRORS[kind]()
 
     def _handle_batch(self, chunk: Any, assignment: Assignment) -> None:
         if len(chunk.records) > self.batch:
@@ -731,22 +735,30 @@ class World:
                 if log.prefix() != log.end:
                     self.wrong(f"{place}: not all is handled")
         if self.exactly_once:
-            for log in self.logs:
-                for offset, _, number in log.records:
-                    if offset < log.committed:
-                        sent = self.outputs[number, offset]
-                        aside = self.behaviour.get((number, offset)) is not None
-                        if sent != 1 and not (aside and sent == 0):
-                            self.wrong(f"{number}/{offset} has {sent} outputs")
-                    elif self.outputs[number, offset]:
-                        self.wrong(f"{number}/{offset} has an output, no commit")
-        for key, count in self.attempts.items():
-            if self.behaviour.get(key) == "never" and key not in self.excused:
-                if (
-                    count > settings.max_attempts
-                    and self.outage[0] == math.inf
-                    and self.batch is None
-                ):
-                    self.wrong(f"{key}: {count} attempts of {settings.max_attempts}")
+            self._check_outputs()
+        self._check_attempts()
         for name in ("processed", "retried", "dead_lettered", "dropped", "late"):
             self.outcomes[name] += getattr(report, name)
+
+    def _check_outputs(self) -> None:
+        """Check that each input's output is there once, or none is committed."""
+        for log in self.logs:
+            for offset, _, number in log.records:
+                sent = self.outputs[number, offset]
+                if offset >= log.committed:
+                    if sent:
+                        self.wrong(f"{number}/{offset} has an output, no commit")
+                    continue
+                aside = self.behaviour.get((number, offset)) is not None
+                if sent != 1 and not (aside and sent == 0):
+                    self.wrong(f"{number}/{offset} has {sent} outputs")
+
+    def _check_attempts(self) -> None:
+        """Check that a record that always fails is not tried too often."""
+        most = self.policy.handler.max_attempts
+        if self.outage[0] < math.inf or self.batch is not None:
+            return
+        for key, count in self.attempts.items():
+            is_poison = self.behaviour.get(key) == "never" and key not in self.excused
+            if is_poison and count > most:
+                self.wrong(f"{key}: {count} attempts of {most}")

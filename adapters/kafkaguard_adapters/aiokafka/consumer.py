@@ -6,7 +6,6 @@ import asyncio
 import random
 from asyncio import get_running_loop
 from functools import wraps
-from inspect import iscoroutinefunction
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Self
 
@@ -57,9 +56,7 @@ from kafkaguard_adapters.consuming.commits import check_owned, spread_error
 from kafkaguard_adapters.consuming.driver import Driver
 from kafkaguard_adapters.consuming.questions import reset_of
 from kafkaguard_adapters.inside_names import warn_changed
-from kafkaguard_adapters.processing.arguments import Arguments
-from kafkaguard_adapters.processing.consumer import NOT_RUNNING, RUNNING
-from kafkaguard_adapters.processing.task_driver import TaskDriver
+from kafkaguard_adapters.processing.consumer import AwaitedProcessing
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -67,11 +64,11 @@ if TYPE_CHECKING:
     from kafkaguard._cluster.lag import LagReport
     from kafkaguard._cluster.offsets import PartitionOffset
     from kafkaguard._cluster.reports import TopicPartition
-    from kafkaguard._processing.policy import Order
-    from kafkaguard._processing.report import ProcessReport, Progress
     from kafkaguard_adapters.asking.cluster_calls import Isolation
     from kafkaguard_adapters.asking.cluster_view import ClusterView
     from kafkaguard_adapters.building import Wish
+    from kafkaguard_adapters.processing.arguments import Arguments
+    from kafkaguard_adapters.processing.shell import AwaitedShell
 
 _MS = 1000
 
@@ -112,7 +109,7 @@ class _CheckedReads:
         return await consumer.checked(consumer.client.__anext__)()
 
 
-class GuardedConsumer(ForkSafe, StandIn):
+class GuardedConsumer(AwaitedProcessing, ForkSafe, StandIn):
     """An AIOKafkaConsumer that holds only failing partitions, with commit verdicts.
 
     The consumer's look-ups of offsets wait for remote storage, up to
@@ -138,7 +135,6 @@ class GuardedConsumer(ForkSafe, StandIn):
         self._isolation: Isolation = config["isolation_level"]
         self._group = config["group_id"]
         self._wish = wish
-        self._run_driver: TaskDriver | None = None
         self._seconds = config["request_timeout_ms"] / _MS
         self._tiered = TieredOffsets(view, self._isolation)
         self._policy = wish.policy
@@ -222,8 +218,7 @@ class GuardedConsumer(ForkSafe, StandIn):
         if self.is_forked:
             return
         self._check_end()
-        if self._run_driver is not None:
-            await self._run_driver.finish()
+        await self._finish_run()
         self._reads = _CheckedReads(self)
         if self._driver is not None:
             self._driver.close()
@@ -281,91 +276,13 @@ class GuardedConsumer(ForkSafe, StandIn):
 
     # --- handling records -------------------------------------------------------------
 
-    async def process(
-        self,
-        handler: Callable[[Any], Awaitable[object]],
-        *,
-        workers: int = 1,
-        order: Order = "partition",
-        batch: int | None = None,
-        dead_letter_producer: Any = None,
-        stop: Any = None,
-        idle_timeout: float | None = None,
-        until_end: bool = False,
-    ) -> ProcessReport:
-        """Read records and call a handler with each, until the run is told to end.
-
-        What is done is committed; what fails is tried again or set aside, as the block
-        ``handler`` of the policy, ``on_reject`` and ``dead_letter`` say. A record is
-        handled at least once. If the task is cancelled, what runs may end first.
-
-        Args:
-            handler: A coroutine function, which gets the client's record; with
-                ``batch``, a list of them.
-            workers: How many calls of the handler run at a time.
-            order: Which records are handled one after the other: those of a
-                ``"partition"``, of a ``"key"`` (records without a key have no order),
-                or ``"none"``.
-            batch: The most records of a list for the handler. Default: single records.
-            dead_letter_producer: The producer of dead letters, without serialisers.
-                Default: one with the consumer's settings.
-            stop: An event (``asyncio.Event``) that ends the run.
-            idle_timeout: After so many seconds without a record the run ends.
-            until_end: Whether the run ends at the ends that the logs had when it read
-                their partitions first.
-
-        Returns:
-            How many records were handled, retried, set aside, committed.
-
-        Raises:
-            TypeError: An argument has the wrong type, or the handler is no coroutine
-                function.
-            ValueError: An argument is out of range.
-            KafkaGuardError: The client's settings do not allow it, or it failed.
-            Exception: What the handler raised for a record, with ``on_reject: raise``.
-                A note names the record's topic, partition, offset and attempts.
-        """
+    async def _make_process_shell(self, arguments: Arguments) -> AwaitedShell:
         self._check()
-        if not iscoroutinefunction(handler):
-            raise TypeError(
-                "process() of aiokafka calls coroutine functions: write `async def "
-                "handle(record)`; a plain function would stop the event loop"
-            )
-        if self._run_driver is not None:
-            raise ClientStateError(RUNNING)
         if self._shell is None:
             raise ClientStateError("process() does not know this version of aiokafka")
-        arguments = Arguments(
-            handler,
-            workers=workers,
-            order=order,
-            batch=batch,
-            dead_letter_producer=dead_letter_producer,
-            stop=stop,
-            idle_timeout=idle_timeout,
-            until_end=until_end,
-        )
-        shell = AIOKafkaProcessShell(
+        return AIOKafkaProcessShell(
             self, self._committing, self._shell.positions, arguments, self._wish
         )
-        self._run_driver = driver = TaskDriver(
-            shell, arguments, self._policy, self._on_event
-        )
-        try:
-            return await driver.run()
-        finally:
-            self._run_driver = None
-
-    def progress(self) -> Progress:
-        """Return how the run of ``process()`` stands.
-
-        Raises:
-            ClientStateError: ``process()`` does not run.
-        """
-        driver = self._run_driver
-        if driver is None:
-            raise ClientStateError(NOT_RUNNING)
-        return driver.progress()
 
     # --- commits ----------------------------------------------------------------------
 

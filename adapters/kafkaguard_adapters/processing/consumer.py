@@ -1,22 +1,22 @@
-"""``process()`` of guarded consumers whose calls block."""
+"""``process()`` of guarded consumers."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard._errors import ClientStateError
 from kafkaguard_adapters.processing.arguments import Arguments
+from kafkaguard_adapters.processing.task_driver import TaskDriver
 from kafkaguard_adapters.processing.thread_driver import ThreadDriver
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from kafkaguard._processing.policy import Order
     from kafkaguard._processing.report import ProcessReport, Progress
     from kafkaguard_adapters.building import Wish
-    from kafkaguard_adapters.processing.shell import ThreadShell
+    from kafkaguard_adapters.processing.shell import AwaitedShell, ThreadShell
 
 NOT_RUNNING = "this consumer handles no records now: progress() works during process()"
 RUNNING = "process() is running already: call it once, with more workers"
@@ -28,13 +28,13 @@ class Processing:
     _wish: Wish
     _run_driver: ThreadDriver | None = None
 
-    @abstractmethod
     def _make_process_shell(self, arguments: Arguments) -> ThreadShell:
         """Return the shell of a run.
 
         Raises:
             KafkaGuardError: The client's settings do not allow it.
         """
+        raise NotImplementedError
 
     def process(
         self,
@@ -123,3 +123,102 @@ class Processing:
         driver = self._run_driver
         if driver is not None:
             driver.finish()
+
+
+class AwaitedProcessing:
+    """The part of a guarded consumer with awaited calls that handles records."""
+
+    _wish: Wish
+    _run_driver: TaskDriver | None = None
+
+    async def _make_process_shell(self, arguments: Arguments) -> AwaitedShell:
+        """Return the shell of a run; see :class:`Processing`."""
+        raise NotImplementedError
+
+    async def process(
+        self,
+        handler: Callable[[Any], Awaitable[object]],
+        *,
+        workers: int = 1,
+        order: Order = "partition",
+        batch: int | None = None,
+        dead_letter_producer: Any = None,
+        stop: Any = None,
+        idle_timeout: float | None = None,
+        until_end: bool = False,
+    ) -> ProcessReport:
+        """Read records and call a handler with each, until the run is told to end.
+
+        What is done is committed; what fails is tried again or set aside, as the block
+        ``handler`` of the policy, ``on_reject`` and ``dead_letter`` say. A record is
+        handled at least once. If the task is cancelled, what runs may end first.
+
+        Args:
+            handler: A coroutine function, which gets the client's record; with
+                ``batch``, a list of them.
+            workers: How many calls of the handler run at a time.
+            order: Which records are handled one after the other: those of a
+                ``"partition"``, of a ``"key"`` (records without a key have no order),
+                or ``"none"``.
+            batch: The most records of a list for the handler. Default: single records.
+            dead_letter_producer: The producer of dead letters, without serialisers.
+                Default: one with the consumer's settings.
+            stop: An event (``asyncio.Event``) that ends the run.
+            idle_timeout: After so many seconds without a record the run ends.
+            until_end: Whether the run ends at the ends that the logs had when it read
+                their partitions first.
+
+        Returns:
+            How many records were handled, retried, set aside, committed.
+
+        Raises:
+            TypeError: An argument has the wrong type, or the handler is no coroutine
+                function.
+            ValueError: An argument is out of range.
+            KafkaGuardError: The client's settings do not allow it, or it failed.
+            Exception: What the handler raised for a record, with ``on_reject: raise``.
+                A note names the record's topic, partition, offset and attempts.
+        """
+        if not iscoroutinefunction(handler):
+            raise TypeError(
+                "process() of aiokafka calls coroutine functions: write `async def "
+                "handle(record)`; a plain function would stop the event loop"
+            )
+        if self._run_driver is not None:
+            raise ClientStateError(RUNNING)
+        arguments = Arguments(
+            handler,
+            workers=workers,
+            order=order,
+            batch=batch,
+            dead_letter_producer=dead_letter_producer,
+            stop=stop,
+            idle_timeout=idle_timeout,
+            until_end=until_end,
+        )
+        shell = await self._make_process_shell(arguments)
+        wish = self._wish
+        self._run_driver = driver = TaskDriver(
+            shell, arguments, wish.policy, wish.on_event
+        )
+        try:
+            return await driver.run()
+        finally:
+            self._run_driver = None
+
+    def progress(self) -> Progress:
+        """Return how the run of ``process()`` stands.
+
+        Raises:
+            ClientStateError: ``process()`` does not run.
+        """
+        driver = self._run_driver
+        if driver is None:
+            raise ClientStateError(NOT_RUNNING)
+        return driver.progress()
+
+    async def _finish_run(self) -> None:
+        """End the run, and wait for it, before the client is closed."""
+        driver = self._run_driver
+        if driver is not None:
+            await driver.finish()
