@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from aiokafka import AIOKafkaConsumer
 from kafka import KafkaProducer
 
+from aiokafka import AIOKafkaConsumer
 from kafkaguard import Unavailable, guard
 from kafkaguard.testing import KafkaCluster
 

@@ -123,14 +123,17 @@ class TestAIOKafkaProcess(ProcessContract):
         fill(kafka_cluster, kafka_topic, 50)
         seen = Seen(self.read)
 
+        has_five = asyncio.Event()
+
         async def handle(record):
             await asyncio.sleep(0.05)
             seen(record)
+            if len(seen.values) == 5:
+                has_five.set()
 
         async def run(guarded):
             task = asyncio.ensure_future(guarded.process(handle))
-            while len(seen.values) < 5:
-                await asyncio.sleep(0.05)
+            await has_five.wait()
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task

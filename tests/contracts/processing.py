@@ -21,6 +21,10 @@ from kafkaguard._delivery.dialects import parse
 LETTERS = {"on_reject": "dead_letter"}
 
 
+class Interrupt(BaseException):
+    """As KeyboardInterrupt, which would also end the event loop of a test."""
+
+
 def fill(cluster, topic, count, *, keys=10, partitions=None, **options):
     """Send numbered records; return their values by key, in order."""
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
@@ -165,6 +169,8 @@ class ProcessContract:
         """Return key and value of a record."""
         raise NotImplementedError
 
+    #: What a header without a value becomes in a letter.
+    null_header = None
     #: What a client that commits by itself is told to write.
     setting = ""
 
@@ -270,7 +276,7 @@ class ProcessContract:
         assert records == [(each.key(), each.value()) for each in letters]
         for offset, each in enumerate(letters):
             assert each.timestamp()[1] == 1_700_000_000_000
-            assert each.headers()[:2] == [("h", b"1"), ("n", None)]
+            assert each.headers()[:2] == [("h", b"1"), ("n", self.null_header)]
             origin = parse(each.headers())
             assert origin[:5] == (
                 kafka_topic,
@@ -471,11 +477,11 @@ class ProcessContract:
 
         def handle(record):
             if self.read(record)[1] == b"7":
-                raise SystemExit(3)
+                raise Interrupt
 
         with (
             self.open(kafka_cluster, kafka_topic) as member,
-            pytest.raises(SystemExit),
+            pytest.raises(Interrupt),
         ):
             member.process(handle)
         assert committed(kafka_cluster, kafka_topic, kafka_topic, 1) == [7]

@@ -28,6 +28,7 @@ class TestKafkaPythonProcess(ProcessContract):
     """The contract."""
 
     setting = "enable_auto_commit=False"
+    null_header = b""
 
     def read(self, record):
         """Return key and value."""
@@ -91,4 +92,5 @@ class TestKafkaPythonProcess(ProcessContract):
 
         with self.open(kafka_cluster, kafka_topic, listener=Listener()) as member:
             member.process(Seen(self.read), until_end=True)
-        assert told == [("revoked", 0), ("assigned", 1), ("revoked", 1)]
+        assert ("assigned", 1) in told
+        assert told[-1] == ("revoked", 1)

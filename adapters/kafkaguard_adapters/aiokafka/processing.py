@@ -137,7 +137,7 @@ class AIOKafkaProcessShell:
                 limit,
             )
         self._deserialisers.take_out()
-        self._rebalances = Rebalances(self._client, listener)
+        self._rebalances = Rebalances(self._client, listener, self._paused)
         return self._assignment()
 
     def unlisten(self) -> None:
@@ -231,20 +231,25 @@ class AIOKafkaProcessShell:
         if self._producer is None and self._own_producer is None:
             self._own_producer = asyncio.ensure_future(self._build_producer())
         producer = self._producer or await asyncio.shield(self._own_producer)  # type: ignore[arg-type]  # one of them is there
-        return [await self._send(producer, *letter, seconds) for letter in letters]
+        until = asyncio.get_running_loop().time() + seconds
+        futures = [
+            await producer.send(
+                topic,
+                value=raw.value,
+                key=raw.key,
+                headers=list(raw.headers),
+                timestamp_ms=raw.timestamp_ms,
+            )
+            for topic, raw in letters
+        ]
+        return [await self._outcome(each, until, seconds) for each in futures]
 
-    async def _send(
-        self, producer: Any, topic: str, raw: Raw, seconds: float
+    async def _outcome(
+        self, future: Any, until: float, seconds: float
     ) -> KafkaGuardError | None:
         try:
-            async with asyncio.timeout(seconds):
-                await producer.send_and_wait(
-                    topic,
-                    value=raw.value,
-                    key=raw.key,
-                    headers=list(raw.headers),
-                    timestamp_ms=raw.timestamp_ms,
-                )
+            async with asyncio.timeout_at(until):
+                await future
         except TimeoutError:
             return ClientTimeoutError(
                 f"a dead letter has no answer after {seconds:g} s"

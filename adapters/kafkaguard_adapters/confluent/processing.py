@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import (
@@ -21,6 +22,7 @@ from kafkaguard._errors import ClientStateError, ClientTimeoutError, KafkaGuardE
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.guard import guard
 from kafkaguard_adapters.processing.settings import (
+    check_once,
     letter_policy,
     needs_letter_producer,
 )
@@ -207,8 +209,7 @@ class ConfluentProcessShell:
 
     def commit(self, offsets: Mapping[TopicPartition, int], report: Report) -> None:
         """Commit without waiting, if the guard hears the answers."""
-        partitions = [ClientPartition(*each, at) for each, at in offsets.items()]
-        self._guarded.commit_quietly(partitions, report)
+        self._guarded.commit_quietly(self.client_offsets(offsets), report)
 
     def pause(self, places: Iterable[TopicPartition]) -> None:
         """Pause partitions that the application has not paused."""
@@ -264,6 +265,35 @@ class ConfluentProcessShell:
         limit = self._config.get("max.poll.interval.ms", _POLL_INTERVAL_MS)
         return float(limit) / _MS
 
+    # --- exactly once -----------------------------------------------------------------
+
+    send_name = "produce"
+
+    def check_once(self, producer: Any) -> float:
+        """Return how many seconds a round may take at most."""
+        isolation = str(self._config.get("isolation.level", "read_committed"))
+        settings = getattr(producer, "producer_settings", None)
+        transactional_id = settings and settings.transactional_id
+        check_once(errors, producer, transactional_id, isolation)
+        assert settings is not None
+        return float(settings.transaction_timeout) / 2
+
+    def group_metadata(self) -> Any:
+        """Return the group's metadata now; None: it is no member."""
+        if not self._client.memberid() and not self._guarded.is_assigned_by_user:
+            return None
+        return self._client.consumer_group_metadata()
+
+    def client_offsets(self, offsets: Mapping[TopicPartition, int]) -> Any:
+        """Return offsets as the producer takes them."""
+        return [ClientPartition(*each, at) for each, at in offsets.items()]
+
+    def send_raw(self, send: Callable[..., Any], topic: str, raw: Raw) -> Any:
+        """Send bytes by a producer's method; return what it returns."""
+        options = {} if raw.timestamp_ms is None else {"timestamp": raw.timestamp_ms}
+        headers = list(raw.headers)
+        return send(topic, value=raw.value, key=raw.key, headers=headers, **options)
+
     # --- dead letters -----------------------------------------------------------------
 
     def send_letters(
@@ -282,18 +312,9 @@ class ConfluentProcessShell:
 
         until = time.monotonic() + seconds
         for index, (topic, raw) in enumerate(letters):
-            options = (
-                {} if raw.timestamp_ms is None else {"timestamp": raw.timestamp_ms}
-            )
             try:
-                producer.produce(
-                    topic,
-                    value=raw.value,
-                    key=raw.key,
-                    headers=list(raw.headers),
-                    on_delivery=settle(index),
-                    **options,
-                )
+                send = partial(producer.produce, on_delivery=settle(index))
+                self.send_raw(send, topic, raw)
             except (KafkaException, BufferError) as error:
                 results[index] = _error_of(error)
         producer.flush(max(0.0, until - time.monotonic()))

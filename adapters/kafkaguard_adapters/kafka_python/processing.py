@@ -22,7 +22,11 @@ from kafkaguard_adapters.kafka_python._private.consuming.processing import (
     switch_off_commits,
 )
 from kafkaguard_adapters.kafka_python.errors import errors
-from kafkaguard_adapters.processing.settings import auto_commits, letter_policy
+from kafkaguard_adapters.processing.settings import (
+    auto_commits,
+    check_once,
+    letter_policy,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -110,7 +114,7 @@ class KafkaPythonProcessShell:
     def listen(self, listener: Listener) -> Collection[TopicPartition]:
         """Tell a listener of rebalances from now on."""
         self._deserialisers.take_out()
-        self._rebalances = Rebalances(self._client, listener)
+        self._rebalances = Rebalances(self._client, listener, self._paused)
         return self._assignment()
 
     def unlisten(self) -> None:
@@ -156,11 +160,7 @@ class KafkaPythonProcessShell:
 
     def commit(self, offsets: Mapping[TopicPartition, int], report: Report) -> None:
         """Commit without waiting."""
-        request = {
-            ClientPartition(*place): OffsetAndMetadata(offset, "", -1)
-            for place, offset in offsets.items()
-        }
-        self._committing.commit_quietly(request, report)
+        self._committing.commit_quietly(self.client_offsets(offsets), report)
 
     def pause(self, places: Iterable[TopicPartition]) -> None:
         """Pause partitions that the application has not paused."""
@@ -195,6 +195,46 @@ class KafkaPythonProcessShell:
         limit: float = self._client.config["max_poll_interval_ms"]
         return limit / _MS
 
+    # --- exactly once -----------------------------------------------------------------
+
+    send_name = "send"
+
+    def check_once(self, producer: Any) -> float:
+        """Return how many seconds a round may take at most."""
+        config = getattr(producer, "config", {})
+        isolation = self._client.config["isolation_level"]
+        check_once(errors, producer, config.get("transactional_id"), isolation)
+        return float(config["transaction_timeout_ms"]) / _MS / 2
+
+    def group_metadata(self) -> Any:
+        """Return the group's metadata now; None: it is no member."""
+        metadata = self._client.group_metadata()
+        is_member = metadata.generation_id >= 0 or self._is_assigned_by_hand()
+        return metadata if is_member else None
+
+    def _is_assigned_by_hand(self) -> bool:
+        return self._committing.owned() is None
+
+    def client_offsets(self, offsets: Mapping[TopicPartition, int]) -> Any:
+        """Return offsets as the producer takes them."""
+        return {
+            ClientPartition(*place): OffsetAndMetadata(offset, "", -1)
+            for place, offset in offsets.items()
+        }
+
+    def send_raw(self, send: Callable[..., Any], topic: str, raw: Raw) -> Any:
+        """Send bytes by a producer's method; return what it returns.
+
+        A header without a value becomes empty, because the client takes no other.
+        """
+        return send(
+            topic,
+            value=raw.value,
+            key=raw.key,
+            headers=[(name, value or b"") for name, value in raw.headers],
+            timestamp_ms=raw.timestamp_ms,
+        )
+
     # --- dead letters -----------------------------------------------------------------
 
     def send_letters(
@@ -203,16 +243,7 @@ class KafkaPythonProcessShell:
         """Send dead letters, in the thread of letters; return the error of each."""
         producer = self._producer or self._build_producer()
         until = time.monotonic() + seconds
-        futures = [
-            producer.send(
-                topic,
-                value=raw.value,
-                key=raw.key,
-                headers=list(raw.headers),
-                timestamp_ms=raw.timestamp_ms,
-            )
-            for topic, raw in letters
-        ]
+        futures = [self.send_raw(producer.send, topic, raw) for topic, raw in letters]
         return [self._outcome(each, until - time.monotonic()) for each in futures]
 
     def _outcome(self, future: Any, seconds: float) -> KafkaGuardError | None:

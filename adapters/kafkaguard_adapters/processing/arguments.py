@@ -21,6 +21,7 @@ class Arguments:
         workers: How many chunks run at a time.
         order: Which records are handled one after the other.
         batch: The most records of a batch; None: single records.
+        producer: The producer of exactly-once rounds, or None.
         dead_letter_producer: Sends dead letters; None: one is built.
         stop: An event that ends the run, or None.
         idle_timeout: After so many seconds without a record the run ends.
@@ -31,6 +32,7 @@ class Arguments:
     workers: int = 1
     order: Order = "partition"
     batch: int | None = None
+    producer: Any = None
     dead_letter_producer: Any = None
     stop: Any = None
     idle_timeout: float | None = None

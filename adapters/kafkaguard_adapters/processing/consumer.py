@@ -36,13 +36,14 @@ class Processing:
         """
         raise NotImplementedError
 
-    def process(
+    def process(  # noqa: PLR0913 - each is a choice of the caller
         self,
         handler: Callable[[Any], object],
         *,
         workers: int = 1,
         order: Order = "partition",
         batch: int | None = None,
+        producer: Any = None,
         dead_letter_producer: Any = None,
         stop: Any = None,
         idle_timeout: float | None = None,
@@ -62,6 +63,10 @@ class Processing:
                 ``"partition"``, of a ``"key"`` (records without a key have no order),
                 or ``"none"``.
             batch: The most records of a list for the handler. Default: single records.
+            producer: A guarded transactional producer: what the handler sends through
+                it, dead letters and offsets are committed together, exactly once. What
+                a handler sends is kept until it returns, and dropped if it raises. The
+                consumer must read ``read_committed``.
             dead_letter_producer: The producer of dead letters, without serialisers.
                 Default: one with the consumer's settings, where they are known.
             stop: An event (``threading.Event``) that ends the run.
@@ -92,6 +97,7 @@ class Processing:
             workers=workers,
             order=order,
             batch=batch,
+            producer=producer,
             dead_letter_producer=dead_letter_producer,
             stop=stop,
             idle_timeout=idle_timeout,

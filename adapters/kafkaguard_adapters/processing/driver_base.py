@@ -7,7 +7,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from kafkaguard._delivery.dead_letters import letter_of_read
+from kafkaguard._delivery.dead_letters import changed_letter, letter_of_read
 from kafkaguard._delivery.dialects import Origin
 from kafkaguard._errors import (
     ClientConfigurationError,
@@ -16,18 +16,19 @@ from kafkaguard._errors import (
 )
 from kafkaguard._errors.base import Action
 from kafkaguard._processing.machine import ProcessingMachine
-from kafkaguard._processing.work import Commit, End, GiveUp, Pause, Resume, Tell
+from kafkaguard._processing.work import End, GiveUp, SendLetter, Tell
 from kafkaguard._retries.events import emit
 from kafkaguard_adapters.processing.stopping import STOPPING
 from kafkaguard_policies.model.policy import ways_of_rejecting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from kafkaguard._cluster.reports import TopicPartition
     from kafkaguard._delivery.facts import Raw
     from kafkaguard._processing.report import ProcessReport, Progress
-    from kafkaguard._processing.work import Command, SendLetter
+    from kafkaguard._processing.rounds import Rounds
+    from kafkaguard._processing.work import Command
     from kafkaguard._retries.events import Event
     from kafkaguard_adapters.processing.arguments import Arguments
     from kafkaguard_adapters.processing.shell import Shell
@@ -43,6 +44,8 @@ KEEP_ALIVE_S: Final = 0.1
 REST_S: Final = 0.5
 #: How long to wait after a poll has failed with an error that may pass.
 AFTER_ERROR_S: Final = 0.5
+#: How long dead letters may take to be sent.
+LETTER_S: Final = 60.0
 #: What a listener leaves for the client itself, of the time that it has.
 MARGIN_S: Final = 2.0
 #: After these, the next poll may succeed.
@@ -98,6 +101,7 @@ class BaseDriver:
         arguments: What ``process()`` was told.
         policy: The policy.
         hook: ``on_event``, or None.
+        rounds: The rounds, if records are handled exactly once.
     """
 
     def __init__(
@@ -106,6 +110,7 @@ class BaseDriver:
         arguments: Arguments,
         policy: RetryPolicy,
         hook: Callable[[Event], object] | None,
+        rounds: Rounds | None = None,
     ) -> None:
         self._arguments = arguments
         self._policy = policy
@@ -121,6 +126,7 @@ class BaseDriver:
             key_of=shell.key_of,
             random=random.random,
             client=shell.errors.client,
+            rounds=rounds,
             idle_timeout=arguments.idle_timeout,
             until_end=arguments.until_end,
             now=time.monotonic(),
@@ -171,10 +177,10 @@ class BaseDriver:
                     for revocation in self._revocations:
                         if revocation.places.issuperset(places):
                             revocation.over.set()
-                case Pause() | Resume() | Commit():
-                    self._for_pump.append(each)
+                case SendLetter():
+                    letters.append(each)
                 case _:
-                    letters.append(each)  # type: ignore[arg-type]  # no other is left
+                    self._for_pump.append(each)
         return letters
 
     def _tell(self) -> None:
@@ -250,3 +256,15 @@ def as_letter_error(error: Exception) -> KafkaGuardError:
     if isinstance(error, KafkaGuardError):
         return error
     return ClientStateError(f"the dead letter was not sent: {error!r}")
+
+
+def changed_letters(
+    letters: Sequence[tuple[str, Raw]], results: Sequence[KafkaGuardError | None]
+) -> dict[int, tuple[str, Raw]]:
+    """Return refused letters as their topics may take them, by their index."""
+    changed = {}
+    for index, ((topic, raw), error) in enumerate(zip(letters, results, strict=True)):
+        other = None if error is None else changed_letter(raw, error)
+        if other is not None:
+            changed[index] = topic, other
+    return changed

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kafkaguard._errors import ClientConfigurationError
 
@@ -38,6 +38,36 @@ def needs_letter_producer(errors: ClientErrors, why: str) -> KafkaGuardError:
         ClientConfigurationError,
         f"process(): on_reject is dead_letter, and {why}: give dead_letter_producer=, "
         "or let the guard build the consumer: guard(factory=..., config={...})",
+    )
+
+
+def check_once(
+    errors: ClientErrors, producer: Any, transactional_id: object, isolation: str
+) -> None:
+    """Refuse clients that cannot handle records exactly once.
+
+    Args:
+        errors: Makes the client's errors.
+        producer: What was given as ``producer=``.
+        transactional_id: Its ``transactional.id``.
+        isolation: The consumer's ``isolation.level``.
+
+    Raises:
+        ClientConfigurationError: What to write instead.
+    """
+    if not hasattr(producer, "cluster_view"):
+        why = "a guarded producer: producer=guard(factory=..., config={...})"
+    elif not transactional_id:
+        why = "a producer with a transactional.id of its own for each instance"
+    elif isolation != "read_committed":
+        why = (
+            "isolation.level read_committed: otherwise records of aborted transactions "
+            "are handled too"
+        )
+    else:
+        return
+    raise errors.make(
+        ClientConfigurationError, f"process(producer=...), exactly once, needs {why}"
     )
 
 

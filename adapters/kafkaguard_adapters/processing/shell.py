@@ -94,6 +94,25 @@ class ThreadShell(Shell, Protocol):
     def missing_topics(self, topics: Iterable[str]) -> Collection[str]:
         """Return those of some topics that do not exist."""
 
+    #: The name of the producer's method that sends a record.
+    send_name: str
+
+    def check_once(self, producer: Any) -> float:
+        """Return how many seconds a round may take at most.
+
+        Raises:
+            ClientConfigurationError: Consumer or producer cannot do exactly once.
+        """
+
+    def group_metadata(self) -> Any:
+        """Return the group's metadata now; None: it is no member."""
+
+    def client_offsets(self, offsets: Mapping[TopicPartition, int]) -> Any:
+        """Return offsets as the producer takes them."""
+
+    def send_raw(self, send: Callable[..., Any], topic: str, raw: Raw) -> Any:
+        """Send bytes by a producer's method; return what it returns."""
+
     def send_letters(
         self, letters: Sequence[tuple[str, Raw]], seconds: float
     ) -> Sequence[KafkaGuardError | None]:

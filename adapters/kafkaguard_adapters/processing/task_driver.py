@@ -10,18 +10,19 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkaguard._delivery.dead_letters import changed_letter
 from kafkaguard._errors import KafkaGuardError
 from kafkaguard._processing.handling import CURRENT, decode_batch
 from kafkaguard._processing.work import WHOLE, Commit, Pause, Resume
 from kafkaguard_adapters.processing.driver_base import (
     AFTER_ERROR_S,
     KEEP_ALIVE_S,
+    LETTER_S,
     MOST,
     SLICE_S,
     BaseDriver,
     Revocation,
     as_letter_error,
+    changed_letters,
 )
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ class TaskDriver(BaseDriver):
         self._idle: list[asyncio.Future[None]] = []
         self._wakes = asyncio.Event()
         self._over = asyncio.Event()
+        self._letters: asyncio.Queue[SendLetter] = asyncio.Queue()
         self._tasks: set[asyncio.Task[Any]] = set()
         self._is_cancelled = False
 
@@ -77,6 +79,7 @@ class TaskDriver(BaseDriver):
         assigned = self._shell.listen(self)
         for _ in range(self._arguments.workers):
             self._start(self._work())
+        self._start(self._send_letters())
         try:
             if assigned:
                 self.assigned(assigned)
@@ -181,7 +184,7 @@ class TaskDriver(BaseDriver):
     def _after_fact(self) -> None:
         """Take the machine's commands to where they are executed."""
         for letter in self._sort(self.machine.take_commands()):
-            self._start(self._send_letter(letter))
+            self._letters.put_nowait(letter)
         if self._for_pump or self._events or self._end is not None:
             self._wakes.set()
 
@@ -318,18 +321,27 @@ class TaskDriver(BaseDriver):
 
     # --- dead letters -----------------------------------------------------------------
 
-    async def _send_letter(self, letter: SendLetter) -> None:
-        topic, raw = self._make_letter(letter)
-        result = await self._send(topic, raw)
-        if result is not None and (other := changed_letter(raw, result)) is not None:
-            result = await self._send(topic, other)
-        self.machine.letter_sent(letter, result, time.monotonic())
-        self._after_fact()
+    async def _send_letters(self) -> None:
+        """Send dead letters in their order, in a task of its own."""
+        while True:
+            letters = [await self._letters.get()]
+            while not self._letters.empty():
+                letters.append(self._letters.get_nowait())
+            results = await self._send([self._make_letter(each) for each in letters])
+            for letter, result in zip(letters, results, strict=True):
+                self.machine.letter_sent(letter, result, time.monotonic())
+            self._after_fact()
 
-    async def _send(self, topic: str, raw: Raw) -> KafkaGuardError | None:
-        seconds = min(self._policy.deadline, 60.0)
+    async def _send(self, letters: list[tuple[str, Raw]]) -> list[Any]:
+        """Send dead letters, once more those that can be changed to be accepted."""
+        seconds = min(self._policy.deadline, LETTER_S)
         try:
-            (result,) = await self._shell.send_letters([(topic, raw)], seconds)
+            results = list(await self._shell.send_letters(letters, seconds))
         except Exception as error:  # noqa: BLE001 - each letter has its outcome
-            return as_letter_error(error)
-        return result
+            return [as_letter_error(error)] * len(letters)
+        changed = changed_letters(letters, results)
+        if changed:
+            again = await self._send(list(changed.values()))
+            for index, result in zip(changed, again, strict=True):
+                results[index] = result
+        return results

@@ -12,19 +12,29 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final
 
-from kafkaguard._delivery.dead_letters import changed_letter
 from kafkaguard._errors import KafkaGuardError
 from kafkaguard._processing.handling import CURRENT, handle, handle_batch
-from kafkaguard._processing.work import Commit, Pause, Resume
+from kafkaguard._processing.rounds import Rounds
+from kafkaguard._processing.work import (
+    AbortRound,
+    BeginRound,
+    Commit,
+    CommitRound,
+    Pause,
+    Resume,
+)
 from kafkaguard_adapters.processing.driver_base import (
     AFTER_ERROR_S,
     KEEP_ALIVE_S,
+    LETTER_S,
     MOST,
     SLICE_S,
     BaseDriver,
     Revocation,
     as_letter_error,
+    changed_letters,
 )
+from kafkaguard_adapters.processing.exactly_once import Transactions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -61,7 +71,14 @@ class ThreadDriver(BaseDriver):
         policy: RetryPolicy,
         hook: Callable[[Event], object] | None,
     ) -> None:
-        super().__init__(shell, arguments, policy, hook)
+        producer = arguments.producer
+        rounds = None if producer is None else Rounds(shell.check_once(producer))
+        super().__init__(shell, arguments, policy, hook, rounds)
+        self._transactions = None
+        if producer is not None:
+            self._transactions = Transactions(producer, shell.send_name, self.machine)
+        #: The group's metadata after the last poll that returned records.
+        self._metadata: Any = None
         self._shell = shell
         self._lock = threading.Condition(threading.Lock())
         #: Set when the pump has something to do.
@@ -78,6 +95,8 @@ class ThreadDriver(BaseDriver):
             BaseException: What has ended the run.
         """
         self._refuse_missing(self._shell.missing_topics(self._letter_topics()))
+        if self._transactions is not None:
+            self._transactions.open()
         assigned = self._shell.listen(self)
         self._start_threads()
         try:
@@ -93,6 +112,8 @@ class ThreadDriver(BaseDriver):
             with self._has_letters:
                 self._has_letters.notify_all()
             self._shell.unlisten()
+            if self._transactions is not None:
+                self._transactions.close()
             self._tell()
         assert self._end is not None
         if self._end.error is not None:
@@ -167,6 +188,8 @@ class ThreadDriver(BaseDriver):
             if is_passing:
                 self._wakes.wait(AFTER_ERROR_S)
             return
+        if self._transactions is not None and fetched:
+            self._metadata = self._shell.group_metadata()
         now, is_empty = time.monotonic(), True
         with self._lock:
             self.machine.polled(now)
@@ -223,11 +246,30 @@ class ThreadDriver(BaseDriver):
                     self._commit(number, offsets)
                 case Pause() | Resume() if in_listener:
                     kept.append(command)
+                case BeginRound() | CommitRound() | AbortRound():
+                    self._execute_round(command)
                 case Pause(places):
                     shell.pause(places)
                 case Resume(places):
                     shell.resume(places)
         self._for_pump.extendleft(reversed(kept))
+
+    def _execute_round(self, command: BeginRound | CommitRound | AbortRound) -> None:
+        assert self._transactions is not None
+        if isinstance(command, BeginRound):
+            error = self._transactions.begin()
+            with self._lock:
+                self.machine.round_began(error, time.monotonic())
+                self._after_fact()
+                self._lock.notify_all()
+            return
+        offsets = None
+        if isinstance(command, CommitRound):
+            offsets = self._shell.client_offsets(command.offsets)
+        error, is_committed = self._transactions.end(offsets, self._metadata)
+        with self._lock:
+            self.machine.round_ended(error, time.monotonic(), is_committed=is_committed)
+            self._after_fact()
 
     def _commit(self, number: int, offsets: Any) -> None:
         def report(refused: Any) -> None:
@@ -249,6 +291,7 @@ class ThreadDriver(BaseDriver):
         """Record new partitions."""
         with self._lock:
             self.machine.assigned(list(places), time.monotonic())
+            self.machine.rebalanced(time.monotonic())
             self._after_fact()
 
     def lost(self, places: Iterable[TopicPartition]) -> None:
@@ -288,6 +331,8 @@ class ThreadDriver(BaseDriver):
         arguments, machine, clock = self._arguments, self.machine, time.monotonic
         work = handle if arguments.batch is None else handle_batch
         handler, decode = arguments.handler, self._shell.decode
+        if self._transactions is not None:
+            handler = self._transactions.wrap(handler)
         offset_of = self._shell.offset_of
         while (chunk := self._take()) is not None:
             CURRENT.set((chunk, self.seconds_of, offset_of))
@@ -313,7 +358,7 @@ class ThreadDriver(BaseDriver):
 
     def _send_letters(self) -> None:
         """Send dead letters in a thread of their own."""
-        seconds = min(self._policy.deadline, 60.0)
+        seconds = min(self._policy.deadline, LETTER_S)
         while True:
             with self._has_letters:
                 while not self._letters and not self._over.is_set():
@@ -335,18 +380,24 @@ class ThreadDriver(BaseDriver):
         self, letters: list[tuple[str, Raw]], seconds: float
     ) -> list[KafkaGuardError | None]:
         """Send dead letters, once more those that can be changed to be accepted."""
+        if self._transactions is not None:
+            return [self._send_in_round(*letter) for letter in letters]
         try:
             results = list(self._shell.send_letters(letters, seconds))
         except Exception as error:  # noqa: BLE001 - each letter has its outcome
             return [as_letter_error(error)] * len(letters)
-        changed = {}
-        for index, (topic, raw) in enumerate(letters):
-            refusal = results[index]
-            other = None if refusal is None else changed_letter(raw, refusal)
-            if other is not None:
-                changed[index] = topic, other
+        changed = changed_letters(letters, results)
         if changed:
             again = self._send(list(changed.values()), seconds)
             for index, result in zip(changed, again, strict=True):
                 results[index] = result
         return results
+
+    def _send_in_round(self, topic: str, raw: Raw) -> KafkaGuardError | None:
+        """Send a dead letter in the open transaction, whose commit confirms it."""
+        assert self._transactions is not None
+        try:
+            self._shell.send_raw(self._transactions.send, topic, raw)
+        except KafkaGuardError as error:
+            return error
+        return None

@@ -12,6 +12,7 @@ from aiokafka.abc import ConsumerRebalanceListener
 from kafkaguard._cluster.reports import as_partition
 
 if TYPE_CHECKING:
+    from kafkaguard._cluster.reports import TopicPartition
     from kafkaguard_adapters.processing.driver_base import AwaitedListener
 
 _MS: Final = 1000
@@ -74,9 +75,13 @@ class Rebalances(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
     Args:
         consumer: The client's consumer.
         driver: The driver of the run.
+        paused: The partitions that the run has paused: new ones are not.
     """
 
-    def __init__(self, consumer: Any, driver: AwaitedListener) -> None:
+    def __init__(
+        self, consumer: Any, driver: AwaitedListener, paused: set[TopicPartition]
+    ) -> None:
+        self._paused = paused
         self._subscription = consumer._subscription
         self._driver = driver
         self._theirs = self._subscription._listener
@@ -94,6 +99,7 @@ class Rebalances(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
 
     async def on_partitions_assigned(self, assigned: Any) -> None:
         """Read new partitions."""
+        self._paused.difference_update(map(as_partition, assigned))
         await self._chain("on_partitions_assigned", assigned)
         self._driver.assigned(map(as_partition, assigned))
 

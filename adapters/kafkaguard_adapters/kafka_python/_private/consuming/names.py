@@ -17,6 +17,7 @@ USED = {
         "assignment",
         "is_fetchable",
         "partitions_auto_assigned",
+        "paused_partitions",
         "rebalance_listener",
         "subscription",
     ),

@@ -2,6 +2,10 @@
 
 The client calls listeners in its own thread, and asynchronous ones do not stop its
 heartbeats. So the guard's listener is one, and chains the application's.
+
+In an eager rebalance the client keeps the state of a partition that it gets back: the
+position behind records that were dropped, and a mark that it is not to be fetched. So
+the guard forgets the state of revoked partitions, as Java's client does.
 """
 
 # ruff: noqa: SLF001 - this module is for the use of private attributes
@@ -16,6 +20,7 @@ from kafkaguard._cluster.reports import as_partition
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kafkaguard._cluster.reports import TopicPartition
     from kafkaguard_adapters.processing.driver_base import Listener
 
 #: Seconds between two looks whether a listener may return.
@@ -73,9 +78,14 @@ class Rebalances:
     Args:
         consumer: The client's consumer.
         listener: The guard's.
+        paused: The partitions that the run has paused, not the application.
     """
 
-    def __init__(self, consumer: Any, listener: Listener) -> None:
+    def __init__(
+        self, consumer: Any, listener: Listener, paused: set[TopicPartition]
+    ) -> None:
+        self._paused = paused
+        self._theirs_paused: set[Any] = set()
         self._subscription = consumer._subscription
         self._net = consumer._coordinator._net if consumer._coordinator else None
         self._listener = listener
@@ -94,9 +104,18 @@ class Rebalances:
         while not listener.is_given_up(revocation):
             await self._net.sleep(_STEP_S)  # type: ignore[union-attr]  # it has a group
         await self._chain("on_partitions_revoked", revoked)
+        state = self._subscription
+        self._theirs_paused |= state.paused_partitions() - self._paused
+        kept = set(state.assignment) - set(revoked)
+        if len(kept) < len(state.assignment):
+            state.assign_from_subscribed(sorted(kept))
 
     async def on_partitions_assigned(self, assigned: Any) -> None:
         """Read new partitions."""
+        for place in self._theirs_paused.intersection(assigned):
+            self._subscription.pause(place)
+        self._theirs_paused.clear()
+        self._paused.difference_update(map(as_partition, assigned))
         await self._chain("on_partitions_assigned", assigned)
         self._listener.assigned(map(as_partition, assigned))
 
