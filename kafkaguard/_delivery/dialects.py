@@ -102,6 +102,11 @@ def origins_of(dialect: Dialect) -> frozenset[str]:
     return frozenset(names[field] for field in _PLACE if field in names)
 
 
+def has_group(dialect: Dialect) -> bool:
+    """Return whether a dialect has a header for the consumer group."""
+    return "group" in _NAMES[dialect]
+
+
 def origin_headers(dialect: Dialect, origin: Origin) -> list[_Header]:
     """Make the headers that say where a record was."""
     return [

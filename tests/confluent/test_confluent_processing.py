@@ -33,6 +33,10 @@ class TestConfluentProcess(ProcessContract):
         """Return key and value."""
         return record.key(), record.value()
 
+    def place(self, record):
+        """Return topic, partition and offset."""
+        return record.topic(), record.partition(), record.offset()
+
     @contextmanager
     def open(
         self, cluster, topic, *, group=None, policy="default", given=False, **more

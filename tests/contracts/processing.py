@@ -522,3 +522,43 @@ class ProcessContract:
         assert (report.processed, report.dead_lettered) == (99, 1)
         assert max(sizes) <= 16
         assert 1 in sizes
+
+    def test_letters_are_handled_again_by_their_group(self, kafka_cluster, kafka_topic):
+        """As the records that were first read; those of other groups are passed."""
+        letters = f"{kafka_topic}.dlq"
+        kafka_cluster.create_topic(letters)
+        fill(kafka_cluster, kafka_topic, 6)
+        broken = {b"1", b"4"}
+        seen = Seen(self.read)
+
+        def handle(record):
+            _, value = self.read(record)
+            if value in broken:
+                raise TypeError
+            seen(record)
+
+        for group in ("one", "two"):
+            with self.open(
+                kafka_cluster, kafka_topic, policy=LETTERS, group=group
+            ) as member:
+                assert member.process(handle, until_end=True).dead_lettered == 2
+        broken.remove(b"4")
+        with self.open(
+            kafka_cluster, kafka_topic, policy=LETTERS, group="one"
+        ) as member:
+            seen.values.clear()
+            report = member.process(handle, letters=letters)
+            assert (report.dead_lettered, list(seen.values)) == (1, [b"4"])
+            broken.clear()
+            places = []
+            report = member.process(
+                lambda record: places.append(self.place(record)), letters=letters
+            )
+        assert places == [(kafka_topic, 0, 1)]
+        *_, last = self.read_raw(kafka_cluster, letters, 5)
+        assert parse(last.headers())[:3] == (kafka_topic, 0, 1)
+        assert committed(kafka_cluster, "one.letters", letters, 1) == [5]
+
+    def place(self, record):
+        """Return topic, partition and offset of a record."""
+        return record.topic, record.partition, record.offset

@@ -46,6 +46,7 @@ from kafkaguard_adapters.confluent.listening import ResetLog, prepare
 from kafkaguard_adapters.confluent.processing import (
     ConfluentProcessShell,
     check_subscribed,
+    unprepared,
 )
 from kafkaguard_adapters.confluent.reading import ConfluentConsumerShell
 from kafkaguard_adapters.confluent.view import view_of
@@ -603,6 +604,11 @@ class GuardedConsumer(Processing, BlockingConsumer):
         return self._committing.commit_and_wait(args)
 
     # --- handling records -------------------------------------------------------------
+
+    _group_setting, _reset_setting = "group.id", "auto.offset.reset"
+
+    def _given_config(self) -> dict[str, Any]:
+        return unprepared(self._wish.config or {})
 
     def _make_process_shell(self, arguments: Arguments) -> ThreadShell:
         check_subscribed(self)

@@ -19,7 +19,9 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 from kafkaguard._cluster.reports import TopicPartition, as_partition
 from kafkaguard._delivery.facts import Raw
 from kafkaguard._errors import ClientStateError, ClientTimeoutError, KafkaGuardError
+from kafkaguard_adapters.confluent.callbacks import Chained
 from kafkaguard_adapters.confluent.errors import errors
+from kafkaguard_adapters.confluent.listening import ResetLog
 from kafkaguard_adapters.guard import guard
 from kafkaguard_adapters.processing.settings import (
     check_once,
@@ -31,6 +33,8 @@ from kafkaguard_policies.model.policy import ways_of_rejecting
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+    from kafkaguard._delivery.dialects import Origin
+    from kafkaguard._delivery.facts import Header
     from kafkaguard_adapters.building import Wish
     from kafkaguard_adapters.processing.arguments import Arguments
     from kafkaguard_adapters.processing.driver_base import Listener
@@ -121,16 +125,7 @@ class ConfluentProcessShell:
                 value=message.value(),
                 headers=headers,
             ) from error
-        return Message(
-            topic=message.topic(),
-            partition=message.partition(),
-            offset=message.offset(),
-            key=key,
-            value=value,
-            headers=headers or [],
-            timestamp=message.timestamp(),
-            leader_epoch=message.leader_epoch(),
-        )
+        return _copy(message, key=key, value=value)
 
     def raw(self, record: Any) -> Raw:
         """Return a message's bytes."""
@@ -138,6 +133,18 @@ class ConfluentProcessShell:
         headers = record.headers() or []
         at = timestamp if timestamp >= 0 else None
         return Raw(record.key(), record.value(), headers, at)
+
+    def restore(self, record: Any, origin: Origin, headers: Sequence[Header]) -> Any:
+        """Return a dead letter as the record that was first read."""
+        kind, timestamp = record.timestamp()
+        return _copy(
+            record,
+            topic=origin.topic,
+            partition=origin.partition,
+            offset=origin.offset,
+            timestamp=(kind, origin.timestamp or timestamp),
+            headers=list(headers),
+        )
 
     # --- the client -------------------------------------------------------------------
 
@@ -366,6 +373,30 @@ class _Rebalances:
     def on_lost(self, partitions: Any) -> None:
         """Commit nothing of partitions that are lost."""
         self._listener.lost(map(as_partition, partitions))
+
+
+def _copy(message: Any, **changes: Any) -> Message:
+    """Return a copy of a message, with changes."""
+    parts = {
+        "topic": message.topic(),
+        "partition": message.partition(),
+        "offset": message.offset(),
+        "key": message.key(),
+        "value": message.value(),
+        "headers": message.headers() or [],
+        "timestamp": message.timestamp(),
+        "leader_epoch": message.leader_epoch(),
+    }
+    return Message(**parts | changes)
+
+
+def unprepared(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings as the application gave them, without the guard's callbacks."""
+    given = {
+        name: value.own if isinstance(value, (Chained, ResetLog)) else value
+        for name, value in config.items()
+    }
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def check_subscribed(guarded: Any) -> None:

@@ -31,6 +31,8 @@ from kafkaguard_adapters.processing.settings import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+    from kafkaguard._delivery.dialects import Origin
+    from kafkaguard._delivery.facts import Header
     from kafkaguard_adapters.building import Wish
     from kafkaguard_adapters.kafka_python._private.consuming.committing import (
         Committing,
@@ -108,6 +110,16 @@ class KafkaPythonProcessShell:
     def raw(self, record: Any) -> Raw:
         """Return a record's bytes."""
         return Raw(record.key, record.value, record.headers, record.timestamp)
+
+    def restore(self, record: Any, origin: Origin, headers: Sequence[Header]) -> Any:
+        """Return a dead letter as the record that was first read."""
+        return record._replace(
+            topic=origin.topic,
+            partition=origin.partition,
+            offset=origin.offset,
+            timestamp=origin.timestamp or record.timestamp,
+            headers=list(headers),
+        )
 
     # --- the client -------------------------------------------------------------------
 

@@ -26,6 +26,7 @@ class Arguments:
         stop: An event that ends the run, or None.
         idle_timeout: After so many seconds without a record the run ends.
         until_end: Whether it ends at the ends that the logs had at the start.
+        letters: The dead-letter topic whose letters are handled again, or None.
     """
 
     handler: Callable[..., Any]
@@ -37,6 +38,7 @@ class Arguments:
     stop: Any = None
     idle_timeout: float | None = None
     until_end: bool = False
+    letters: str | None = None
 
     def __post_init__(self) -> None:
         """Check them.
@@ -54,6 +56,10 @@ class Arguments:
         if self.idle_timeout is not None:
             seconds("process(): idle_timeout", self.idle_timeout)
         flag("process(): until_end", self.until_end)
+        if self.letters is not None and self.batch is not None:
+            raise ValueError(
+                "process(): letters are handled one by one: leave batch out"
+            )
         if self.stop is not None and not hasattr(self.stop, "is_set"):
             raise TypeError(
                 "process(): stop takes an event (threading.Event, asyncio.Event), not "

@@ -7,8 +7,12 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from kafkaguard._delivery.dead_letters import changed_letter, letter_of_read
-from kafkaguard._delivery.dialects import Origin
+from kafkaguard._delivery.dead_letters import (
+    changed_letter,
+    letter_of_read,
+    without_reasons,
+)
+from kafkaguard._delivery.dialects import Origin, parse
 from kafkaguard._errors import (
     ClientConfigurationError,
     ClientStateError,
@@ -46,6 +50,8 @@ REST_S: Final = 0.5
 AFTER_ERROR_S: Final = 0.5
 #: How long dead letters may take to be sent.
 LETTER_S: Final = 60.0
+#: The group that handles the letters of a group: its name, and this.
+LETTERS_GROUP: Final = ".letters"
 #: What a listener leaves for the client itself, of the time that it has.
 MARGIN_S: Final = 2.0
 #: After these, the next poll may succeed.
@@ -197,11 +203,27 @@ class BaseDriver:
         """Return a dead letter, and its topic."""
         shell = self._base_shell
         raw = shell.raw(letter.record)
-        place, offset = letter.slot.place, shell.offset_of(letter.record)
-        origin = Origin(*place, offset, raw.timestamp_ms, shell.group)
         dialect = self._policy.dead_letter.headers
+        origin = parse(raw.headers) if self._arguments.letters else None
+        if origin is None:
+            place, offset = letter.slot.place, shell.offset_of(letter.record)
+            origin = Origin(*place, offset, raw.timestamp_ms, shell.group)
         made = letter_of_read(raw, origin, letter.error, dialect=dialect)
         return letter.topic, made
+
+    def _as_first_read(self, record: Any) -> Any:
+        """Return a dead letter as the record that its group has read; None: not ours.
+
+        It is decoded, if the client has deserialisers.
+        """
+        shell = self._base_shell
+        headers = shell.raw(record).headers
+        origin = parse(headers)
+        if origin is None or f"{origin.group}{LETTERS_GROUP}" != shell.group:
+            return None
+        others, _ = without_reasons(headers, self._policy.dead_letter.headers)
+        restored = shell.restore(record, origin, others)
+        return restored if shell.decode is None else shell.decode(restored)
 
     def _letter_topics(self) -> set[str]:
         """Return the dead-letter topics that this run may need."""

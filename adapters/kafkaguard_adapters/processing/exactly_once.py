@@ -17,6 +17,7 @@ from kafkaguard._errors import ClientStateError, KafkaGuardError
 from kafkaguard._errors.base import Action
 from kafkaguard._processing.exceptions import BatchError
 from kafkaguard._processing.handling import CURRENT
+from kafkaguard._processing.rounds import RoundState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,6 +81,9 @@ class Transactions:
     def close(self) -> None:
         """Leave the producer to the application, without an open transaction."""
         vars(self._producer).pop(self._name, None)
+        rounds = self._machine.rounds
+        if rounds is not None and rounds.state is not RoundState.NONE:
+            self.end(None, None)
 
     def _keep(self, *args: Any, **kwargs: Any) -> _LaterResult:
         kept = _KEPT.get()

@@ -279,6 +279,8 @@ class TaskDriver(BaseDriver):
     async def _handle(self, chunk: Chunk) -> Attempted:
         """Handle the records of a chunk one after the other."""
         call, decode = self._limited(), self._shell.decode
+        if self._arguments.letters is not None:
+            decode = None  # the handler of letters does it
         index = -1
         try:
             for index, record in enumerate(chunk.records):
@@ -310,6 +312,8 @@ class TaskDriver(BaseDriver):
     def _limited(self) -> Callable[[Any], Awaitable[object]]:
         """Return the handler, with the policy's time limit if there is one."""
         handler, seconds = self._arguments.handler, self._policy.handler.timeout
+        if self._arguments.letters is not None:
+            handler = self._letter_handler(handler)
         if seconds is None:
             return handler
 
@@ -318,6 +322,18 @@ class TaskDriver(BaseDriver):
                 await handler(record)
 
         return limited
+
+    def _letter_handler(
+        self, handler: Callable[[Any], Awaitable[object]]
+    ) -> Callable[[Any], Awaitable[object]]:
+        """Return a handler of dead letters, which gets the records as first read."""
+
+        async def handle_letter(record: Any) -> None:
+            restored = self._as_first_read(record)
+            if restored is not None:
+                await handler(restored)
+
+        return handle_letter
 
     # --- dead letters -----------------------------------------------------------------
 

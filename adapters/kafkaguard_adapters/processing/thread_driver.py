@@ -331,6 +331,8 @@ class ThreadDriver(BaseDriver):
         arguments, machine, clock = self._arguments, self.machine, time.monotonic
         work = handle if arguments.batch is None else handle_batch
         handler, decode = arguments.handler, self._shell.decode
+        if arguments.letters is not None:
+            handler, decode = self._letter_handler(handler), None
         if self._transactions is not None:
             handler = self._transactions.wrap(handler)
         offset_of = self._shell.offset_of
@@ -341,6 +343,18 @@ class ThreadDriver(BaseDriver):
                 machine.finished(chunk, attempted, failures, clock())
                 self._after_fact()
                 self._lock.notify()
+
+    def _letter_handler(
+        self, handler: Callable[[Any], object]
+    ) -> Callable[[Any], None]:
+        """Return a handler of dead letters, which gets the records as first read."""
+
+        def handle_letter(record: Any) -> None:
+            restored = self._as_first_read(record)
+            if restored is not None:
+                handler(restored)
+
+        return handle_letter
 
     def _take(self) -> Chunk | None:
         """Wait for work; None: the run has ended."""
