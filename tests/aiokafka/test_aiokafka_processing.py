@@ -10,7 +10,7 @@ import pytest
 from aiokafka.abc import ConsumerRebalanceListener
 
 from aiokafka import AIOKafkaConsumer
-from kafkaguard import guard
+from kafkaguard import errors, guard
 from tests.contracts.processing import LETTERS, Member, ProcessContract, Seen, fill
 
 
@@ -69,7 +69,7 @@ class TestAIOKafkaProcess(ProcessContract):
             "auto_offset_reset": "earliest",
             **more,
         }
-        options = {"policy": policy, "on_event": member.events.append}
+        options = {"policy": policy, "on_event": member.hear}
 
         async def begin():
             member.guarded = (
@@ -100,6 +100,14 @@ class TestAIOKafkaProcess(ProcessContract):
             pytest.raises(TypeError, match="async def"),
         ):
             member.call(member.guarded.process(print))
+
+    def test_exactly_once_is_refused_with_the_reason(self, kafka_cluster, kafka_topic):
+        """A member that has lost its partitions could not be fenced."""
+        with (
+            self.open(kafka_cluster, kafka_topic) as member,
+            pytest.raises(errors.ClientConfigurationError, match="generation"),
+        ):
+            member.call(member.guarded.process(asyncio.sleep, producer=object()))
 
     def test_a_handler_over_its_time_is_cancelled(self, kafka_cluster, kafka_topic):
         """And tried again, and set aside."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from contextlib import contextmanager
 
 import pytest
-from confluent_kafka import Consumer, DeserializingConsumer
+from confluent_kafka import Consumer, DeserializingConsumer, Producer
 
 from kafkaguard import errors, guard
+from tests.contracts.once import OnceContract
 from tests.contracts.processing import Member, ProcessContract, Seen, fill
 
 
@@ -23,11 +24,28 @@ class ConfluentMember(Member):
         self.guarded.close()
 
 
-class TestConfluentProcess(ProcessContract):
+class TestConfluentProcess(OnceContract, ProcessContract):
     """The contract."""
 
     setting = '"enable.auto.commit": False'
     factory = Consumer
+    client = "confluent"
+
+    def open_producer(self, cluster, name):
+        """Return a guarded transactional Producer."""
+        config = {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "transactional.id": name,
+        }
+        return guard(factory=Producer, config=config)
+
+    def open_once(self, cluster, topic, **options):
+        """Open a member; it reads committed records by default."""
+        return self.open(cluster, topic, **options)
+
+    def send(self, producer, topic, key, value):
+        """Send a record."""
+        producer.produce(topic, value, key=key)
 
     def read(self, record):
         """Return key and value."""
@@ -50,7 +68,7 @@ class TestConfluentProcess(ProcessContract):
             "auto.offset.reset": "earliest",
             **{name.replace("_", "."): value for name, value in more.items()},
         }
-        options = {"policy": policy, "on_event": member.events.append}
+        options = {"policy": policy, "on_event": member.hear}
         member.guarded = (
             guard(self.factory(config), **options)
             if given

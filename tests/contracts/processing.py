@@ -100,10 +100,15 @@ class Member:
 
     def __init__(self):
         self.events = []
+        self.on_event = self.events.append
         self.stop = threading.Event()
         self.outcome = None
         self.error = None
         self._thread = None
+
+    def hear(self, event):
+        """Hear of an event."""
+        self.on_event(event)
 
     def process(self, handler, **options):
         """Run until it ends, and return the report."""
@@ -413,19 +418,17 @@ class ProcessContract:
             free.wait(30)
             stuck(record)
 
-        with (
-            self.open(kafka_cluster, topic, policy=policy) as first,
-            self.open(kafka_cluster, topic, policy=policy) as second,
-        ):
+        with self.open(kafka_cluster, topic, policy=policy) as first:
             first.start(hang, workers=2)
             time.sleep(5)
-            second.start(seen)
-            seen.wait_for(20, 40)
-            free.set()
-            stuck.wait_for(20, 40)
-            time.sleep(0.5)
-            report = first.end()
-            second.end()
+            with self.open(kafka_cluster, topic, policy=policy) as second:
+                second.start(seen)
+                seen.wait_for(20, 40)
+                free.set()
+                stuck.wait_for(20, 40)
+                time.sleep(0.5)
+                report = first.end()
+                second.end()
         assert report.late >= 1
         assert len(seen.values | stuck.values) == 40
         assert committed(kafka_cluster, topic, topic, 2) == ends(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 
-from kafka import ConsumerRebalanceListener, KafkaConsumer
+from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer
 from kafka.coordinator.assignors.cooperative_sticky import CooperativeStickyAssignor
 from kafka.serializer import Deserializer
 
 from kafkaguard import guard
+from tests.contracts.once import OnceContract
 from tests.contracts.processing import Member, ProcessContract, Seen, fill
 
 
@@ -24,11 +25,28 @@ class KafkaPythonMember(Member):
         self.guarded.close()
 
 
-class TestKafkaPythonProcess(ProcessContract):
+class TestKafkaPythonProcess(OnceContract, ProcessContract):
     """The contract."""
 
     setting = "enable_auto_commit=False"
     null_header = b""
+    client = "kafka-python"
+
+    def open_producer(self, cluster, name):
+        """Return a guarded transactional KafkaProducer."""
+        config = {
+            "bootstrap_servers": cluster.bootstrap_servers,
+            "transactional_id": name,
+        }
+        return guard(factory=KafkaProducer, config=config)
+
+    def open_once(self, cluster, topic, **options):
+        """Open a member that reads committed records."""
+        return self.open(cluster, topic, isolation_level="read_committed", **options)
+
+    def send(self, producer, topic, key, value):
+        """Send a record."""
+        producer.send(topic, value, key=key)
 
     def read(self, record):
         """Return key and value."""
@@ -47,7 +65,7 @@ class TestKafkaPythonProcess(ProcessContract):
             "auto_offset_reset": "earliest",
             **more,
         }
-        options = {"policy": policy, "on_event": member.events.append}
+        options = {"policy": policy, "on_event": member.hear}
         member.guarded = (
             guard(KafkaConsumer(**config), **options)
             if given

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkaguard._errors import KafkaGuardError
@@ -232,7 +233,12 @@ class TaskDriver(BaseDriver):
         self._revocations.append(revocation)
         self.machine.revoked(revocation.places, self._within(), time.monotonic())
         self._after_fact()
-        await revocation.over.wait()  # the pump looks at the clock
+        while not revocation.over.is_set():  # a poll may wait for the listener
+            with suppress(TimeoutError):
+                async with asyncio.timeout(SLICE_S):
+                    await revocation.over.wait()
+            self.machine.tick(time.monotonic())
+            self._after_fact()
         self._revocations.remove(revocation)
         commits = [each for each in self._for_pump if isinstance(each, Commit)]
         for each in commits:
