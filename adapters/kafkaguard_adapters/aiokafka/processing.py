@@ -39,8 +39,7 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.aiokafka._private.consuming.committing import Committing
     from kafkaguard_adapters.building import Wish
     from kafkaguard_adapters.processing.arguments import Arguments
-    from kafkaguard_adapters.processing.driver_base import AwaitedListener
-    from kafkaguard_adapters.processing.shell import Fetched, Refused
+    from kafkaguard_adapters.processing.shell import AwaitedListener, Fetched, Refused
 
 _log = logging.getLogger("kafkaguard.consumer")
 _MS: Final = 1000

@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.facts import Header
     from kafkaguard_adapters.building import Wish
     from kafkaguard_adapters.processing.arguments import Arguments
-    from kafkaguard_adapters.processing.driver_base import Listener
-    from kafkaguard_adapters.processing.shell import Fetched, Report
+    from kafkaguard_adapters.processing.shell import Fetched, Listener, Report
 
 _MS: Final = 1000
 #: Seconds that a look-up may take.

@@ -38,8 +38,7 @@ if TYPE_CHECKING:
         Committing,
     )
     from kafkaguard_adapters.processing.arguments import Arguments
-    from kafkaguard_adapters.processing.driver_base import Listener
-    from kafkaguard_adapters.processing.shell import Fetched, Report
+    from kafkaguard_adapters.processing.shell import Fetched, Listener, Report
 
 _MS: Final = 1000
 

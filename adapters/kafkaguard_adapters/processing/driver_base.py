@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from kafkaguard._delivery.dead_letters import (
     changed_letter,
@@ -58,32 +58,6 @@ MARGIN_S: Final = 2.0
 _PASSES: Final = frozenset(
     {Action.RETRY, Action.REFRESH, Action.WAIT, Action.REJOIN, Action.IGNORE}
 )
-
-
-class Listener(Protocol):
-    """What a shell tells of rebalances."""
-
-    def assigned(self, places: Iterable[TopicPartition]) -> None:
-        """Partitions are assigned."""
-
-    def lost(self, places: Iterable[TopicPartition]) -> None:
-        """Partitions are lost: another member may own them by now."""
-
-    def begin_revocation(self, places: Iterable[TopicPartition]) -> object:
-        """Partitions are revoked; return what ``is_given_up`` takes."""
-
-    def is_given_up(self, revocation: Any) -> bool:
-        """Do what is due; return whether the listener may return."""
-
-
-class AwaitedListener(Protocol):
-    """What a shell of awaited calls tells of rebalances."""
-
-    def assigned(self, places: Iterable[TopicPartition]) -> None:
-        """Partitions are assigned."""
-
-    async def revoke(self, places: Iterable[TopicPartition]) -> None:
-        """Let what runs of revoked partitions end, and commit it."""
 
 
 class Revocation:

@@ -16,13 +16,38 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.facts import Header, Raw
     from kafkaguard._delivery.shell import ClientErrors
     from kafkaguard._errors import KafkaGuardError
-    from kafkaguard_adapters.processing.driver_base import AwaitedListener, Listener
 
     #: Records of one partition, in the order of their offsets.
     Fetched = tuple[TopicPartition, Sequence[Any]]
     Refused = Mapping[TopicPartition, KafkaGuardError]
     #: Called once with the refused partitions; on any thread.
     Report = Callable[[Refused], None]
+
+
+class Listener(Protocol):
+    """What a shell tells of rebalances."""
+
+    def assigned(self, places: Iterable[TopicPartition]) -> None:
+        """Partitions are assigned."""
+
+    def lost(self, places: Iterable[TopicPartition]) -> None:
+        """Partitions are lost: another member may own them by now."""
+
+    def begin_revocation(self, places: Iterable[TopicPartition]) -> object:
+        """Partitions are revoked; return what ``is_given_up`` takes."""
+
+    def is_given_up(self, revocation: Any) -> bool:
+        """Do what is due; return whether the listener may return."""
+
+
+class AwaitedListener(Protocol):
+    """What a shell of awaited calls tells of rebalances."""
+
+    def assigned(self, places: Iterable[TopicPartition]) -> None:
+        """Partitions are assigned."""
+
+    async def revoke(self, places: Iterable[TopicPartition]) -> None:
+        """Let what runs of revoked partitions end, and commit it."""
 
 
 class Shell(Protocol):

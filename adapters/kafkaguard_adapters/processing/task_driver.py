@@ -153,6 +153,8 @@ class TaskDriver(BaseDriver):
     async def _read(self, most: int, seconds: float) -> None:
         machine = self.machine
         try:
+            if self._arguments.until_end:
+                await self._look_up_ends()
             fetched = await self._shell.poll(most, seconds)
         except KafkaGuardError as error:
             if self._poll_failed(error, time.monotonic()):
@@ -170,14 +172,12 @@ class TaskDriver(BaseDriver):
             return
         places = self._resting(now)
         if places:
-            if self._arguments.until_end:
-                await self._look_up_ends(places)
             machine.at_rest(await self._shell.positions(places), now)
             self._after_fact()
 
-    async def _look_up_ends(self, places: Iterable[TopicPartition]) -> None:
+    async def _look_up_ends(self) -> None:
         """Look up where to stop, once for each partition."""
-        new = [place for place in places if place not in self._known_ends]
+        new = [place for place in self.machine.slots if place not in self._known_ends]
         if new:
             self.machine.ends(await self._shell.ends(new))
             self._known_ends.update(new)

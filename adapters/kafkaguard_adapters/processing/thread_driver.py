@@ -181,6 +181,8 @@ class ThreadDriver(BaseDriver):
 
     def _read(self, most: int, seconds: float) -> None:
         try:
+            if self._arguments.until_end:
+                self._look_up_ends()
             fetched = self._shell.poll(most, seconds)
         except KafkaGuardError as error:
             with self._lock:
@@ -206,16 +208,14 @@ class ThreadDriver(BaseDriver):
         places = self._resting(now)
         if not places:
             return
-        if self._arguments.until_end:
-            self._look_up_ends(places)
         positions = self._shell.positions(places)
         with self._lock:
             self.machine.at_rest(positions, now)
             self._after_fact()
 
-    def _look_up_ends(self, places: Iterable[TopicPartition]) -> None:
+    def _look_up_ends(self) -> None:
         """Look up where to stop, once for each partition."""
-        new = [place for place in places if place not in self._known_ends]
+        new = [place for place in self.machine.slots if place not in self._known_ends]
         if new:
             ends = self._shell.ends(new)
             self._known_ends.update(new)

@@ -13,7 +13,7 @@ from kafkaguard._cluster.reports import as_partition
 
 if TYPE_CHECKING:
     from kafkaguard._cluster.reports import TopicPartition
-    from kafkaguard_adapters.processing.driver_base import AwaitedListener
+    from kafkaguard_adapters.processing.shell import AwaitedListener
 
 _MS: Final = 1000
 

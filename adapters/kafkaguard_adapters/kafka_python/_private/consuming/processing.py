@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from kafkaguard._cluster.reports import TopicPartition
-    from kafkaguard_adapters.processing.driver_base import Listener
+    from kafkaguard_adapters.processing.shell import Listener
 
 #: Seconds between two looks whether a listener may return.
 _STEP_S: Final = 0.02
