@@ -39,6 +39,7 @@ from kafkaguard_adapters.aiokafka._private.consuming.reading import (
     translated,
 )
 from kafkaguard_adapters.aiokafka.errors import NOT_STARTED, complete_table, errors
+from kafkaguard_adapters.aiokafka.processing import AIOKafkaProcessShell
 from kafkaguard_adapters.aiokafka.settings import consumer_config_of
 from kafkaguard_adapters.aiokafka.stand_in import StandIn
 from kafkaguard_adapters.aiokafka.view import view_of
@@ -56,6 +57,7 @@ from kafkaguard_adapters.consuming.driver import Driver
 from kafkaguard_adapters.consuming.group_starts import GroupStarts
 from kafkaguard_adapters.consuming.questions import reset_of
 from kafkaguard_adapters.inside_names import warn_changed
+from kafkaguard_adapters.processing.consumer import AwaitedProcessing
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -66,6 +68,8 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.asking.cluster_calls import Isolation
     from kafkaguard_adapters.asking.cluster_view import ClusterView
     from kafkaguard_adapters.building import Wish
+    from kafkaguard_adapters.processing.arguments import Arguments
+    from kafkaguard_adapters.processing.shell import AwaitedShell
 
 _MS = 1000
 
@@ -106,7 +110,7 @@ class _CheckedReads:
         return await consumer.checked(consumer.client.__anext__)()
 
 
-class GuardedConsumer(ForkSafe, StandIn):
+class GuardedConsumer(AwaitedProcessing, ForkSafe, StandIn):
     """An AIOKafkaConsumer that holds only failing partitions, with commit verdicts.
 
     The consumer's look-ups of offsets wait for remote storage, up to
@@ -131,6 +135,7 @@ class GuardedConsumer(ForkSafe, StandIn):
         config = consumer_config_of(consumer)
         self._isolation: Isolation = config["isolation_level"]
         self._group = config["group_id"]
+        self._wish = wish
         self._seconds = config["request_timeout_ms"] / _MS
         self._tiered = TieredOffsets(view, self._isolation)
         self._policy = wish.policy
@@ -233,6 +238,7 @@ class GuardedConsumer(ForkSafe, StandIn):
         if self.is_forked:
             return
         self._check_end()
+        await self._finish_run()
         self._reads = _CheckedReads(self)
         if self._driver is not None:
             self._driver.close()
@@ -287,6 +293,16 @@ class GuardedConsumer(ForkSafe, StandIn):
                 return await call(*args, **kwargs)
 
         return checked
+
+    # --- handling records -------------------------------------------------------------
+
+    async def _make_process_shell(self, arguments: Arguments) -> AwaitedShell:
+        self._check()
+        if self._shell is None:
+            raise ClientStateError("process() does not know this version of aiokafka")
+        return AIOKafkaProcessShell(
+            self, self._committing, self._shell.positions, arguments, self._wish
+        )
 
     # --- commits ----------------------------------------------------------------------
 

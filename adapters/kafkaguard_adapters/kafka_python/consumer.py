@@ -36,7 +36,9 @@ from kafkaguard_adapters.kafka_python._private.consuming.fetching import (
     KafkaPythonConsumerShell,
 )
 from kafkaguard_adapters.kafka_python.errors import errors
+from kafkaguard_adapters.kafka_python.processing import KafkaPythonProcessShell
 from kafkaguard_adapters.kafka_python.view import view_of
+from kafkaguard_adapters.processing.consumer import Processing
 from kafkaguard_adapters.stand_in import CLOSE_S
 from kafkaguard_adapters.wire.io_thread import run, start
 
@@ -47,6 +49,8 @@ if TYPE_CHECKING:
     from kafkaguard._cluster.reports import TopicPartition
     from kafkaguard_adapters.asking.cluster_view import ClusterView
     from kafkaguard_adapters.building import Wish
+    from kafkaguard_adapters.processing.arguments import Arguments
+    from kafkaguard_adapters.processing.shell import ThreadShell
 
     _Find = Callable[
         [Mapping[Any, Any], float], Coroutine[Any, Any, OffsetsReport | None]
@@ -191,7 +195,7 @@ class PublicConsumer(BlockingConsumer):
         self.close(autocommit=not any(raised))
 
 
-class GuardedConsumer(PublicConsumer):
+class GuardedConsumer(Processing, PublicConsumer):
     """A KafkaConsumer that holds single partitions, and whose commits have verdicts."""
 
     def __init__(
@@ -201,6 +205,7 @@ class GuardedConsumer(PublicConsumer):
         wish: Wish,
     ) -> None:
         super().__init__(consumer, view, wish)
+        self._wish = wish
         machine = ConsumerMachine(
             wish.policy,
             errors.make,
@@ -348,8 +353,15 @@ class GuardedConsumer(PublicConsumer):
             failed_event(self._policy, refused, kind=kind, client=errors.client)
         )
 
+    def _make_process_shell(self, arguments: Arguments) -> ThreadShell:
+        return KafkaPythonProcessShell(self, self._committing, arguments, self._wish)
+
     def close(self, autocommit: bool = True, timeout_ms: float | None = None) -> None:
-        """Close, as ``KafkaConsumer.close`` does, within 30 s by default."""
+        """Close, as ``KafkaConsumer.close`` does, within 30 s by default.
+
+        A run of ``process()`` ends first, with what is done committed.
+        """
+        self._finish_run()
         try:
             super().close(autocommit, timeout_ms)
         finally:
