@@ -123,7 +123,7 @@ class AIOKafkaProcessShell:
         return Raw(record.key, record.value, list(record.headers), record.timestamp)
 
     def restore(
-        self, record: Any, origin: LetterFacts, headers: Sequence[Header]
+        self, record: Any, facts: LetterFacts, headers: Sequence[Header]
     ) -> Any:
         """Return a dead letter as the record that was first read."""
         return replace(

@@ -134,7 +134,7 @@ class ConfluentProcessShell:
         return Raw(record.key(), record.value(), headers, at)
 
     def restore(
-        self, record: Any, origin: LetterFacts, headers: Sequence[Header]
+        self, record: Any, facts: LetterFacts, headers: Sequence[Header]
     ) -> Any:
         """Return a dead letter as the record that was first read."""
         kind, timestamp = record.timestamp()

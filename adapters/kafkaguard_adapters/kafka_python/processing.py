@@ -111,7 +111,7 @@ class KafkaPythonProcessShell:
         return Raw(record.key, record.value, record.headers, record.timestamp)
 
     def restore(
-        self, record: Any, origin: LetterFacts, headers: Sequence[Header]
+        self, record: Any, facts: LetterFacts, headers: Sequence[Header]
     ) -> Any:
         """Return a dead letter as the record that was first read."""
         return record._replace(

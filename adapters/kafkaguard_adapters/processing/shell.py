@@ -77,13 +77,13 @@ class Shell(Protocol):
         """Return a record's bytes, also after ``decode``."""
 
     def restore(
-        self, record: Any, origin: LetterFacts, headers: Sequence[Header]
+        self, record: Any, facts: LetterFacts, headers: Sequence[Header]
     ) -> Any:
         """Return a dead letter as the record that was first read.
 
         Args:
             record: The dead letter, as it was read.
-            origin: Where the record was.
+            facts: Where the record was.
             headers: The record's own headers.
         """
 
