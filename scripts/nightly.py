@@ -87,6 +87,7 @@ def steps(commit: str) -> list[Step]:
             _make(f"chaos {client}", f"CHAOS=--client {client} --seed {seed}")
             for client in _CLIENTS
         ),
+        _make("deadlines"),
         _make("outages"),
         _make("fuzz"),
         _make("mutate", f"MUTATE=--seed {seed}"),

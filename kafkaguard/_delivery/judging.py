@@ -94,6 +94,8 @@ _NOT_FOR_A_NEW_CLIENT = (
     ClusterAuthorizationFailedError,
 )
 _STOPS = frozenset({Action.FENCED, Action.CONFIGURE})
+#: Codes about the state of a partition, for which no record of a batch is to blame.
+_OF_PARTITION = frozenset({3, 5, 6, 13, 19, 56, 74, 75})
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +189,11 @@ class Judge:
         # The client, not the record, caused the gap in the sequence numbers.
         is_transient, is_gap = may_be_tried(error), error.code in _SEQUENCE_ERRORS
         is_first_gap = is_gap and refusal.first_try is True
-        is_vague = refusal.blame == "unknown" and not facts.alone
+        is_vague = (
+            refusal.blame == "unknown"
+            and not facts.alone
+            and not (self._traits.repeats and error.code in _OF_PARTITION)
+        )
         # The client reports its attempts: none of the earlier ones has written it.
         is_certain = refusal.first_try is not None and is_transient
         return Judgement(

@@ -19,6 +19,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.cimpl import Producer  # confluent_kafka.Producer may be replaced
 
 from kafkaguard._delivery.judging import ends_all
+from kafkaguard._delivery.size_limits import TTL_S
 from kafkaguard._delivery.sizes import batch_size
 from kafkaguard._errors import ClientClosedError
 from kafkaguard_adapters.asking.cluster_view import explain
@@ -104,7 +105,9 @@ class ConfluentShell(ReportingShell):
     Attributes:
         builder: See above.
         client: The producer in use.
-        windows: The open window of each topic, for new records.
+        windows: The open window of each topic, for new records that need no check.
+        limits: The largest batch of topics that take less than the client, and until
+            when it counts, in monotonic seconds. Each record for them is checked.
         traits: The client's traits.
         errors: Makes the client's errors.
         callbacks: See above.
@@ -127,6 +130,9 @@ class ConfluentShell(ReportingShell):
         self.has_offsets = settings.is_idempotent  # which needs acknowledgements
         self.traits = settings.traits(replaceable=builder.can_build)
         self.windows: dict[str, Window] = {}
+        self.limits: dict[str, tuple[int, float]] = {}
+        #: The open window of each topic whose records are checked.
+        self._checked_windows: dict[str, Window] = {}
         self.builder = builder
         self._settings = settings
         self._view = view
@@ -187,14 +193,15 @@ class ConfluentShell(ReportingShell):
         A hold closes windows under the same lock, so no window can open after a hold.
         """
         with self._lock:
-            window = self.windows.get(topic)
+            windows = self._checked_windows if self.limits.get(topic) else self.windows
+            window = windows.get(topic)
             if window is not None and not window.is_full:
                 return window
             if window is not None:
                 self.close_window(window)
             if is_held(topic):
                 return None
-            return self._begin(topic, self.windows)
+            return self._begin(topic, windows)
 
     def _begin(self, topic: str, windows: dict[str, Window]) -> Window:
         capacity = self._capacities.get(topic, SMALL)
@@ -219,7 +226,7 @@ class ConfluentShell(ReportingShell):
     def close_window(self, window: Window) -> None:
         """Close a window for new records; the window ends with its last report."""
         with self._lock:
-            for windows in (self.windows, self._resend_windows):
+            for windows in (self.windows, self._checked_windows, self._resend_windows):
                 if windows.get(window.place.topic) is window:
                     del windows[window.place.topic]
             was_open = window.close()
@@ -237,7 +244,7 @@ class ConfluentShell(ReportingShell):
 
     def _close_windows(self, topic: str | None = None) -> None:
         """Close the windows of a topic for new records; None: all windows."""
-        for window in list(self.windows.values()):
+        for window in [*self.windows.values(), *self._checked_windows.values()]:
             if topic in (None, window.place.topic):
                 self.close_window(window)
 
@@ -248,12 +255,24 @@ class ConfluentShell(ReportingShell):
     # --- reports ----------------------------------------------------------------------
 
     def record_failed(self, window: Window) -> None:
-        """Close the window of a failed record."""
+        """Close the window of a failed record.
+
+        If the client's log does not tell when the client numbers its records anew, each
+        failure may be the cause.
+        """
+        attempts = self._attempts
+        is_told = attempts is not None and attempts.is_heard
+        if not is_told and window.failed_reports[-1].message.partition() is not None:
+            for each in self.open_windows():
+                each.doubt(max(0, each.delivered))  # the failed one has not ended
+                self.close_window(each)
         self.close_window(window)
         self.poll_while_troubled()
 
     def all_reported(self, window: Window) -> None:
         """Report the outcome of a window after each of its records was reported."""
+        if self.lines:
+            self._hear_lines()  # those about its records came before their reports
         if not window.failed_reports:
             self._facts.accepted(window)
             self._end(window)
@@ -317,6 +336,7 @@ class ConfluentShell(ReportingShell):
     def leave_to_parent(self) -> list[Any]:
         """In a forked child: stop using the client; return what must stay alive."""
         self.windows.clear()  # so that a send looks for a window, and finds none
+        self._checked_windows.clear()
         self._is_closed = True
         return [self, self.client]
 
@@ -343,6 +363,20 @@ class ConfluentShell(ReportingShell):
             else:
                 count += len(window.failed_reports)
         return max(0, count)
+
+    def _hear_lines(self) -> None:
+        """Read the client's lines so far: which records may be written twice."""
+        attempts = self._attempts
+        if attempts is None:
+            return
+        attempts.hear()
+        while attempts.renewed:
+            topic = attempts.renewed.pop()
+            for window in self.open_windows():
+                if topic in (None, window.place.topic):
+                    window.doubt(0)
+                    self.close_window(window)  # what comes later is in no doubt
+                    self._capacities.pop(window.place.topic, None)
 
     def _has_failed_reports(self) -> bool:
         return any(window.failed_reports for window in self.open_windows())
@@ -428,7 +462,7 @@ class ConfluentShell(ReportingShell):
         attempts = self._attempts
         assert attempts is not None
         while True:
-            attempts.hear()
+            self._hear_lines()
             events -= len(attempts.hidden)
             attempts.hidden.clear()
             left = until - _now()
@@ -501,8 +535,7 @@ class ConfluentShell(ReportingShell):
 
     def hear_errors(self) -> None:
         """Take note of the client's errors and lines so far; called after each poll."""
-        if self._attempts is not None:
-            self._attempts.hear()
+        self._hear_lines()
         log = self._settings.error_log
         if log is None:
             return
@@ -659,8 +692,7 @@ class ConfluentShell(ReportingShell):
             index = next(window.slots)
         window.mark(index, raw.key, raw.value)
         ticket = ResendTicket(window, index, None, raw.headers, raw.timestamp_ms or 0)
-        if self._attempts is not None:
-            self._attempts.hear()  # so that older lines are not about this record
+        self._hear_lines()  # so that older lines are not about this record
         try:
             self._hand_over(record, ticket, deadline)
         except BaseException:
@@ -834,8 +866,27 @@ class ConfluentShell(ReportingShell):
         )
 
     def ask_size_limit(self, topic: str) -> SizeAnswer:
-        """Look up ``max.message.bytes``; None if it is unknown after a few seconds."""
-        return run(self._view.size_limit(topic))
+        """Look up ``max.message.bytes``; None if it is unknown after a few seconds.
+
+        From then on records that are larger are refused before they are sent, since
+        each refusal of a broker lets librdkafka number its records anew.
+        """
+        answer = run(self._view.size_limit(topic))
+        most = self.traits.largest_request
+        if isinstance(answer, int) and most and answer < most:
+            self._settings.warn_of_batch_size(topic, answer)
+            if not self.traits.compresses:
+                self.limits[topic] = answer, _now() + TTL_S
+                self._close_windows(topic)
+        return answer
+
+    def limit_of(self, topic: str) -> int | None:
+        """Return the largest batch of a topic in bytes; None: its records all fit."""
+        most, until = self.limits.get(topic, (0, _now()))
+        if _now() < until:
+            return most
+        self.limits.pop(topic, None)
+        return None
 
     def fail_batch(self, batch: Batch) -> None:
         """Do nothing: a record cannot be taken back; the client lets it expire."""

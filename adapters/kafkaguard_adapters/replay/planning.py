@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.replay.letters import DeadLetter
     from kafkaguard_adapters.wire.cluster import Cluster
 
-#: The bit of Write in a topic's authorized operations (KIP-430).
-_WRITE = 1 << 4
-_UNKNOWN = -(2**31)
+#: The operation Write in a topic's authorized operations (KIP-430).
+_WRITE = 4
 #: A dead-letter topic that keeps records for less than this is called short-lived.
 _SHORT_MS = 7 * 86_400_000
 #: How many groups a remark names.
@@ -112,8 +111,8 @@ def _read_target(cluster: Cluster, topic: Any, settings: Any) -> Target:
     if topic.error_code:
         error = cluster.make(topic.error_code, None, api="Metadata", topic=topic.name)
         return Target(f"{error.name}: the topic does not take records")
-    operations = getattr(topic, "topic_authorized_operations", _UNKNOWN)
-    if operations is not None and operations >= 0 and not operations & _WRITE:
+    allowed: set[int] | None = topic.authorized_operations
+    if allowed is not None and _WRITE not in allowed:
         return Target("no right to Write to the topic")
     return Target(None, len(topic.partitions), known)
 

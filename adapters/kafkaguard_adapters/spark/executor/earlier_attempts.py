@@ -9,6 +9,7 @@ attempt in another executor does not find them.
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from contextlib import suppress
@@ -19,6 +20,8 @@ from kafkaguard._errors.base import Action
 from kafkaguard_adapters.spark.marker import TaskFailedError, TimeIsOverError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kafkaguard._errors import KafkaGuardError
 
 #: Verdicts that do not change between two attempts.
@@ -102,8 +105,30 @@ def _locate_end(context: Any) -> Path:
     return _folder() / f"kafkaguard-ended-{context.stageId()}"
 
 
-def _locate_note(context: Any) -> Path:
-    return _folder() / f"kafkaguard-failed-{context.stageId()}-{context.partitionId()}"
+def remember_rows(context: Any, codes: Mapping[str, int]) -> None:
+    """Store which rows a broker has refused, so that later attempts set them aside.
+
+    Args:
+        context: Spark's context of this task; None: not in a task.
+        codes: The error codes, by a hash of the row; empty: the broker does not say
+            which row it refuses.
+    """
+    if context is not None:
+        codes = {**(refused_rows(context) or {}), **codes}
+        _locate_note(context, "refused").write_text(json.dumps(codes))
+
+
+def refused_rows(context: Any) -> dict[str, int] | None:
+    """Return the rows that a broker has refused in earlier attempts; None: none has."""
+    if context is None or not (note := _locate_note(context, "refused")).exists():
+        return None
+    codes: dict[str, int] = json.loads(note.read_text())
+    return codes
+
+
+def _locate_note(context: Any, kind: str = "failed") -> Path:
+    name = f"kafkaguard-{kind}-{context.stageId()}-{context.partitionId()}"
+    return _folder() / name
 
 
 def _folder() -> Path:

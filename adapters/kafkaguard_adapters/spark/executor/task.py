@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +36,21 @@ def run_task(
         TaskFailedError: The job fails; the driver turns it into a KafkaGuardError.
         TimeIsOverError: The same, and no task of it needs another attempt.
     """
+    with attempt_at(settings) as context, Delivery(settings, topics) as delivery:
+        for batch in batches:
+            delivery.send(batch)
+        delivery.end_window()
+    delivery.counts.attempt = context.attemptNumber() if context else 0
+    return delivery.counts
+
+
+@contextmanager
+def attempt_at(settings: SinkSettings) -> Iterator[Any]:
+    """Make an attempt at a task; yield Spark's context of it, None outside a task.
+
+    Raises:
+        TaskFailedError: An earlier attempt has failed for good; or this attempt fails.
+    """
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -44,16 +60,11 @@ def run_task(
     try:
         if attempt:
             _check_brokers(settings, attempt, remaining_s)
-        with Delivery(settings, topics) as delivery:
-            for batch in batches:
-                delivery.send(batch)
-            delivery.end_window()
+        yield context
     except KafkaGuardError as error:
         failure = task_failed(error)
         until = _get_deadline(settings, began)
         raise remember(context, error, failure, until) from error
-    delivery.counts.attempt = attempt
-    return delivery.counts
 
 
 def _get_deadline(settings: SinkSettings, began: float) -> float | None:
