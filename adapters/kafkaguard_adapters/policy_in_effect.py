@@ -169,20 +169,25 @@ def _translated(
 
 def _of_guard(policy: RetryPolicy) -> Iterator[SettingInEffect]:
     """List what has no place in the client's settings."""
-    done = {"deadline", "attempt_timeout", "max_attempts"}
-    values = policy.model_dump(mode="json", exclude={"name", "description"})
+    done = {"name", "description", "deadline", "attempt_timeout", "max_attempts"}
+    values = policy.model_dump(mode="json", exclude={*done, "overrides"})
     values["backoff"] = {
         k: v for k, v in values["backoff"].items() if k not in ("base", "cap")
     }
-    given = {name.partition(".")[0] for name in given_settings(policy)}
+    given = given_settings(policy)
     for name, value in values.items():
-        by = "the guard" if name in PRODUCER else "nobody: it is not for producers"
-        if name == "backoff":
-            by = _RESENDS
-        elif name == "overrides":
-            by = "the guard" if value else ""
-        if name not in done and by and (name in PRODUCER or name in given):
+        if name in PRODUCER or name in given:
+            by = _RESENDS if name == "backoff" else _guard_or_nobody(name)
             yield SettingInEffect(name, _text(value), "", by)
+    for name in sorted(each for each in given if each.startswith("overrides.")):
+        field = name.partition(".")[2]
+        count = sum(field in override.model_fields_set for override in policy.overrides)
+        text = f"in {count} of {len(policy.overrides)}"
+        yield SettingInEffect(name, text, "", _guard_or_nobody(name))
+
+
+def _guard_or_nobody(name: str) -> str:
+    return "the guard" if name in PRODUCER else "nobody: it is not for producers"
 
 
 def _text(value: Any) -> str:

@@ -798,9 +798,13 @@ class ConfluentShell(ReportingShell):
                     for each in refusals
                 ]
         if any(map(_waited_for_topic, refusals)) and self._is_absent(topic):
-            cause = send_errors.make_no_topic(errors, topic)
             return [
-                replace(each, cause=cause, blame="record")
+                replace(
+                    each,
+                    cause=send_errors.make_no_topic(errors, topic),
+                    blame="record",
+                    is_topic_absent=True,
+                )
                 if _waited_for_topic(each)
                 else each
                 for each in refusals

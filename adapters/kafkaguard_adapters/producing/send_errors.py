@@ -127,7 +127,6 @@ def make_no_topic(errors: ClientErrors, topic: str) -> KafkaGuardError:
         "the topic does not exist; nothing was sent",
         api="Produce",
         topic=topic,
-        verdict=classify(UnknownTopicOrPartitionError(), phase="enqueue"),
     )
 
 
