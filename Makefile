@@ -41,11 +41,13 @@ quicktests: .venv/installed
 schedules: .venv/installed
 	$(BIN)/python -m tests.delivery.simulate --schedules 10000
 	$(BIN)/python -m tests.delivery.simulate --transactions --schedules 4000
+	$(BIN)/python -m tests.processing.simulate --schedules 5000
 
 .PHONY: simulate
-simulate: .venv/installed ## A million schedules of faults against the delivery machine
+simulate: .venv/installed ## A million schedules of faults against the machines of delivery and processing
 	$(BIN)/python -m tests.delivery.simulate --schedules 1000000 $(SIMULATE)
 	$(BIN)/python -m tests.delivery.simulate --transactions --schedules 200000 $(SIMULATE)
+	$(BIN)/python -m tests.processing.simulate --schedules 1000000 $(SIMULATE)
 
 .PHONY: differ
 differ: .venv/installed ## Guarded clients beside bare ones, 300 seeded programs each: DIFFER='--seed 7'

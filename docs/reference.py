@@ -19,6 +19,7 @@ from kafkaguard_policies.advice.client_settings import DEFAULTS
 from kafkaguard_policies.model import policy as models
 from kafkaguard_policies.model.base import Part
 from kafkaguard_policies.model.fields import Bound
+from kafkaguard_policies.model.handler import Handler
 from kafkaguard_policies.reading.sources import preset_text, presets
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ PARTS: dict[str, type[Part]] = {
     "breaker": models.Breaker,
     "dead_letter": models.DeadLetter,
     "dead_letter.limit": models.LetterLimit,
+    "handler": Handler,
     "overrides": models.Override,
     "overrides.when": models.OverrideCondition,
 }

@@ -10,6 +10,9 @@ from sphinx.util.docutils import SphinxDirective
 from svg import element, picture, text
 
 from kafkaguard._delivery.table import CLIENTS, RECORDS, TOPICS, TRANSACTIONS
+from kafkaguard._processing.machine import RUNS
+from kafkaguard._processing.rounds import ROUNDS
+from kafkaguard._processing.slots import SLOTS
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.table import Table
 
 TABLES: dict[str, Table[Any, Any]] = {
-    t.name: t for t in (RECORDS, TOPICS, CLIENTS, TRANSACTIONS)
+    t.name: t for t in (RECORDS, TOPICS, CLIENTS, TRANSACTIONS, RUNS, SLOTS, ROUNDS)
 }
 _WIDTH, _ROW, _TOP = 860, 62, 34
 _MIDDLE, _HALF, _TALL = 430, 62, 26

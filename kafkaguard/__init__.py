@@ -23,6 +23,18 @@ if TYPE_CHECKING:
         testing as testing,
     )
     from kafkaguard._delivery.report import DeliveryReport as DeliveryReport
+    from kafkaguard._processing.exceptions import (
+        BatchError as BatchError,
+        Unavailable as Unavailable,
+    )
+    from kafkaguard._processing.handling import (
+        Handling as Handling,
+        handling as handling,
+    )
+    from kafkaguard._processing.report import (
+        ProcessReport as ProcessReport,
+        Progress as Progress,
+    )
     from kafkaguard._verdicts.classification import classify as classify
     from kafkaguard._verdicts.context import TopicFacts as TopicFacts
     from kafkaguard._errors.base import (
@@ -31,6 +43,9 @@ if TYPE_CHECKING:
         Verdict as Verdict,
     )
     from kafkaguard_adapters.guarded import guard as guard
+    from kafkaguard_adapters.processing.stopping import (
+        stop_on_signals as stop_on_signals,
+    )
     from kafkaguard_adapters.replay.calls import replay as replay
     from kafkaguard_adapters.replay.letters import DeadLetter as DeadLetter
     from kafkaguard_adapters.replay.report import (
@@ -52,10 +67,14 @@ exports(
         "kafkaguard.spark": "",
         "kafkaguard.testing": "",
         "kafkaguard._delivery.report": "DeliveryReport",
+        "kafkaguard._processing.exceptions": "BatchError Unavailable",
+        "kafkaguard._processing.handling": "Handling handling",
+        "kafkaguard._processing.report": "ProcessReport Progress",
         "kafkaguard._verdicts.classification": "classify",
         "kafkaguard._verdicts.context": "TopicFacts",
         "kafkaguard._errors.base": "Action RuleInfo Verdict",
         "kafkaguard_adapters.guard": "guard",
+        "kafkaguard_adapters.processing.stopping": "stop_on_signals",
         "kafkaguard_adapters.replay.calls": "replay",
         "kafkaguard_adapters.replay.letters": "DeadLetter",
         "kafkaguard_adapters.replay.report": "ReplayPlan ReplayReport",

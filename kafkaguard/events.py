@@ -18,6 +18,13 @@ if TYPE_CHECKING:
         PartitionWaitsEvent as PartitionWaitsEvent,
         ReadFailedEvent as ReadFailedEvent,
     )
+    from kafkaguard._processing.events import (
+        DependencyEvent as DependencyEvent,
+        HandlerEvent as HandlerEvent,
+        HandlerFailedEvent as HandlerFailedEvent,
+        HandlerSlowEvent as HandlerSlowEvent,
+        RecordSetAsideEvent as RecordSetAsideEvent,
+    )
     from kafkaguard._retries.events import (
         AttemptEvent as AttemptEvent,
         BreakerEvent as BreakerEvent,
@@ -41,6 +48,10 @@ exports(
         "kafkaguard._consuming.events": (
             "CommitFailedEvent OffsetResetEvent PartitionEvent "
             "PartitionResumesEvent PartitionWaitsEvent ReadFailedEvent"
+        ),
+        "kafkaguard._processing.events": (
+            "DependencyEvent HandlerEvent HandlerFailedEvent HandlerSlowEvent "
+            "RecordSetAsideEvent"
         ),
         "kafkaguard._retries.events": (
             "AttemptEvent BreakerEvent BudgetEvent DeadLetterEvent Event EventHook "

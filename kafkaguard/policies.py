@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         Finding as Finding,
         check_stacking as check_stacking,
     )
+    from kafkaguard_policies.model.handler import Handler as Handler
     from kafkaguard_policies.model.policy import (
         Backoff as Backoff,
         Breaker as Breaker,
@@ -54,6 +55,7 @@ exports(
         "kafkaguard_adapters.policy_in_effect": "PolicyInEffect SettingInEffect",
         "kafkaguard_policies.advice.preview": "Preview PreviewRow",
         "kafkaguard_policies.advice.stacking": "Finding check_stacking",
+        "kafkaguard_policies.model.handler": "Handler",
         "kafkaguard_policies.model.policy": (
             "Backoff Breaker Budget DeadLetter LetterLimit Override OverrideCondition"
         ),

@@ -38,13 +38,17 @@ PRODUCER: Final = frozenset(
 CONSUMER: Final = frozenset(
     {
         "backoff",
+        "dead_letter",
         "deadline",
+        "handler",
         "keep_pauses",
         "max_attempts",
         "on_offset_reset",
+        "on_reject",
         "overrides.action",
         "overrides.backoff",
         "overrides.max_attempts",
+        "overrides.on_reject",
     }
 )
 SPARK_WRITE: Final = frozenset(
@@ -83,7 +87,7 @@ _OVERRIDES = {f"overrides.{name}" for name in Override.model_fields if name != "
 #: A retried call obeys the settings that are not about records.
 _RETRY = (frozenset(PolicyDocument.model_fields) | _OVERRIDES) - (
     _DESCRIPTION
-    | {"dead_letter", "disguised_null_key", "null_key", "on_offset_reset"}
+    | {"dead_letter", "disguised_null_key", "handler", "null_key", "on_offset_reset"}
     | {"on_reject", "overrides", "overrides.on_reject", "rescue"}
 )
 #: The settings that each use obeys; those of overrides as ``overrides.backoff``.

@@ -662,6 +662,10 @@ class ConsumerMachine:
         """Record that the user pauses partitions."""
         self._user_paused.update(places)
 
+    def is_paused_by_user(self, place: TopicPartition) -> bool:
+        """Return whether the user has paused a partition."""
+        return place in self._user_paused
+
     def user_resumes(self, places: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Record that the user resumes partitions.
 

@@ -6,6 +6,7 @@ headers are then replaced, not extended.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,12 @@ from kafkaguard._delivery.dialects import (
 )
 from kafkaguard._delivery.facts import Raw
 from kafkaguard._delivery.sizes import batch_size
-from kafkaguard._errors import InvalidRecordKeyError, MessageTooLargeError
+from kafkaguard._errors import (
+    InvalidRecordKeyError,
+    InvalidTimestampError,
+    KafkaGuardError,
+    MessageTooLargeError,
+)
 from kafkaguard._errors.base import Action, RuleInfo, Verdict
 
 if TYPE_CHECKING:
@@ -27,7 +33,6 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.dialects import Dialect
     from kafkaguard._delivery.facts import Header
     from kafkaguard._delivery.shell import ClientErrors
-    from kafkaguard._errors import KafkaGuardError
 
 #: The header with the file of a malformed line.
 SOURCE = f"{PREFIX}source"
@@ -47,6 +52,8 @@ NAMELESS = f"{PREFIX}header."
 
 #: How many bytes of a value are kept if it is too large for the dead-letter topic.
 CUT_BYTES = 1024
+#: The most characters of an exception's text in a header.
+_MOST_TEXT = 1000
 
 #: The headers that each refusal replaces.
 _REPLACED = frozenset({ATTEMPTS, *_FIRST, *NAMES["own"].values()} - {TIMESTAMP})
@@ -80,7 +87,7 @@ class Reason(StrEnum):
     SUPERSEDED = "SUPERSEDED"
     """It failed with its batch, and a later record of the same key was accepted."""
     HANDLER_FAILED = "HANDLER_FAILED"
-    """Its handler failed, and the policy does not try it again."""
+    """The handler of a consumer raised an exception for it."""
     UNDECODABLE = "UNDECODABLE"
     """Its key or value could not be deserialised."""
 
@@ -216,6 +223,55 @@ def letter(
             verdict=NO_ROOM,
         )
     return Raw(record.key, value, headers, record.timestamp_ms)
+
+
+def letter_of_read(
+    record: Raw,
+    facts: LetterFacts,
+    error: BaseException,
+    *,
+    dialect: Dialect = "own",
+) -> Raw:
+    """Make the dead letter of a record that a consumer has read.
+
+    Args:
+        record: The record as it was read: bytes, before deserialisers.
+        facts: Where it was; the reason and the exception are added.
+        error: The exception of its handler.
+        dialect: The kind of headers.
+    """
+    others, history = without_reasons(record.headers, dialect)
+    others = [header for header in others if header[0] != TIMESTAMP]
+    cls = type(error)
+    facts = replace(
+        facts,
+        reason=(
+            reason_of(error)
+            if isinstance(error, KafkaGuardError)
+            else Reason.HANDLER_FAILED
+        ),
+        exception=f"{cls.__module__}.{cls.__qualname__}",
+        message=str(error)[:_MOST_TEXT],
+    )
+    count = [header for header in history if header[0] == ATTEMPTS]
+    headers = [*others, *count, *write_headers(facts, dialect)]
+    return Raw(record.key, record.value, headers, record.timestamp_ms)
+
+
+def changed_letter(record: Raw, error: KafkaGuardError) -> Raw | None:
+    """Return a refused dead letter as its topic may take it; None: it cannot be helped.
+
+    Args:
+        record: The dead letter.
+        error: Why it was refused: its timestamp, or its size.
+    """
+    if isinstance(error, InvalidTimestampError) and record.timestamp_ms is not None:
+        return without_time(record)
+    if isinstance(error, MessageTooLargeError) and len(record.value or b"") > CUT_BYTES:
+        value = record.value or b""
+        size = (VALUE_BYTES, str(len(value)).encode())
+        return record._replace(value=value[:CUT_BYTES], headers=[*record.headers, size])
+    return None
 
 
 def without_time(record: Raw) -> Raw:

@@ -115,6 +115,11 @@ def origins_of(dialect: Dialect) -> frozenset[str]:
     return frozenset(names[fact] for fact in _ORIGINS if fact in names)
 
 
+def has_group(dialect: Dialect) -> bool:
+    """Return whether a dialect has a header for the consumer group."""
+    return "group" in NAMES[dialect]
+
+
 def write_headers(facts: LetterFacts, dialect: Dialect) -> list[Header]:
     """Make the headers of a dead letter, of what is known."""
     headers: list[Header] = []
@@ -162,6 +167,17 @@ def read_facts(headers: Iterable[Header], dialect: Dialect) -> LetterFacts:
         if head.isupper():  # written by kafkaguard
             facts |= {"reason": head, "message": rest or None}
     return LetterFacts(**facts)
+
+
+def letter_facts(headers: Iterable[Header] | None) -> LetterFacts | None:
+    """Read what the headers of a dead letter say, in whichever dialect.
+
+    Returns:
+        None: they are not those of a dead letter.
+    """
+    known = list(headers or ())
+    dialect = read_dialect(known)
+    return None if dialect is None else read_facts(known, dialect)
 
 
 def without_letter_headers(headers: Iterable[Header], dialect: Dialect) -> list[Header]:

@@ -240,6 +240,7 @@ class Refusal:
         expired: It failed because its time was over.
         null_key: Whether the record has no key, after serialisers; None if unknown.
         partition: The partition that the client chose, if the batch does not have it.
+        is_topic_absent: Whether a broker says that it knows no such topic.
     """
 
     token: Hashable
@@ -253,6 +254,7 @@ class Refusal:
     expired: bool = False
     null_key: bool | None = None
     partition: int | None = None
+    is_topic_absent: bool = False
 
 
 @dataclass(frozen=True, slots=True)

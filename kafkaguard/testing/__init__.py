@@ -1,4 +1,4 @@
-"""Real brokers and faults for tests."""
+"""Real brokers and faults for tests, and handlers without a broker."""
 
 from __future__ import annotations
 
@@ -16,6 +16,12 @@ if TYPE_CHECKING:
         StartError as StartError,
     )
     from kafkaguard.testing.cluster.listeners import Listener as Listener
+    from kafkaguard.testing.handlers import (
+        HandlerAttempt as HandlerAttempt,
+        HandlerRun as HandlerRun,
+        Letter as Letter,
+        run_handler as run_handler,
+    )
     from kafkaguard.testing.proxy.journal import (
         AnsweredError as AnsweredError,
         Closure as Closure,
@@ -43,6 +49,7 @@ exports(
             "ClusterError JarsNotFoundError JavaNotFoundError StartError"
         ),
         "kafkaguard.testing.cluster.listeners": "Listener",
+        "kafkaguard.testing.handlers": "HandlerAttempt HandlerRun Letter run_handler",
         "kafkaguard.testing.proxy.journal": (
             "AnsweredError Closure Counts Exchange Journal"
         ),

@@ -120,6 +120,7 @@ class Brokers:
                 each = Answer(
                     partition_index=place.partition,
                     committed_offset=offset,
+                    metadata="",
                     error_code=error,
                 )
                 by_topic.setdefault(place.topic, []).append(each)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
@@ -13,6 +15,7 @@ from kafkaguard._delivery.dead_letters import (
     Reason,
     fitting,
     letter,
+    letter_of_read,
     read_headers,
     reason_of,
     refusal_facts,
@@ -21,6 +24,7 @@ from kafkaguard._delivery.dead_letters import (
 from kafkaguard._delivery.dialects import (
     NAMES,
     LetterFacts,
+    letter_facts,
     read_dialect,
     read_facts,
     without_letter_headers,
@@ -315,3 +319,56 @@ class TestAgainAndAgain:
                 errors=PlainErrors(),
             )
         assert caught.value.verdict is NO_ROOM
+
+
+READ = LetterFacts(None, "t", 7, 2**40, 1_700_000_000_000, "g")
+
+
+@pytest.mark.parametrize(
+    ("dialect", "unknown"),
+    [
+        ("own", []),
+        ("spring", []),
+        ("connect", ["timestamp_ms", "group"]),
+        ("streams", ["timestamp_ms", "group"]),
+        ("kip-1191", ["timestamp_ms", "exception"]),
+    ],
+)
+def test_letter_of_a_record_that_was_read_says_where_it_was(dialect, unknown):
+    """Each dialect can be read back; what it has no header for is None."""
+    raw = Raw(None, b"", [("trace", None)], 5)
+    made = letter_of_read(raw, READ, ValueError("no total"), dialect=dialect)
+    assert (made.key, made.value, made.timestamp_ms) == (None, b"", 5)
+    assert made.headers[0] == ("trace", None)
+    expected = replace(
+        READ,
+        reason="HANDLER_FAILED",
+        exception="builtins.ValueError",
+        message="no total",
+    )
+    expected = replace(expected, **dict.fromkeys(unknown))
+    assert letter_facts(made.headers) == expected
+
+
+def test_letter_of_a_handler_has_its_reason():
+    """A Kafka error has Kafka's name; another exception says that the handler failed."""
+    made = letter_of_read(Raw(b"k", b"v"), READ, KeyError("x"))
+    assert read_headers(made.headers)["reason"] == "HANDLER_FAILED"
+    made = letter_of_read(Raw(b"k", b"v"), READ, errors.InvalidRecordError())
+    assert read_headers(made.headers)["reason"] == "INVALID_RECORD"
+
+
+def test_letter_that_is_set_aside_again_has_the_new_reason_once():
+    """The headers are replaced, and the count goes on."""
+    first = letter_of_read(Raw(b"k", b"v", [("a", b"1")]), READ, KeyError("x"))
+    again = letter_of_read(first, READ, ValueError("y"))
+    names = [name for name, _ in again.headers]
+    assert sorted(set(names)) == sorted(names)
+    assert letter_facts(again.headers).exception == "builtins.ValueError"
+    assert read_headers(again.headers)["attempts"] == "2"
+
+
+@pytest.mark.parametrize("headers", [None, [], [("kafkaguard.offset", b"1")]])
+def test_what_says_no_topic_is_no_letter(headers):
+    """So a record that was never set aside is told from a letter."""
+    assert letter_facts(headers) is None

@@ -113,7 +113,7 @@ def test_errors_show_it_before_anybody_imports_the_module_of_errors():
     script = """
 import pkgutil, sys, kafkaguard
 from importlib import import_module
-for package in ("_delivery.report", "_retries.breaker", "protocol._errors",
+for package in ("_delivery.report", "_processing.exceptions", "_retries.breaker", "protocol._errors",
                 "testing.cluster.errors", "testing.proxy.language", "testing.proxy.proxy"):
     import_module(f"kafkaguard.{package}")
 import_module("kafkaguard_policies.advice.stacking")

@@ -193,7 +193,7 @@ def test_policy_id_is_of_the_content():
     policy = RetryPolicy()
     assert policy.policy_id == RetryPolicy(name="x", description="y").policy_id
     assert policy.policy_id == pickle.loads(pickle.dumps(policy)).policy_id
-    assert policy.policy_id == "755513f8869a"
+    assert policy.policy_id == "ed24292cfebb"
 
 
 @pytest.mark.parametrize(
@@ -255,6 +255,14 @@ CHANGES = {
     "null_key": "send",
     "disguised_null_key": "send",
     "overrides": [{"when": {"code": 29}, "action": "RETRY"}],
+    "max_age": 60,
+    "retry_on": "OSError",
+    "reject_on": "ValueError",
+    "wait_on": "ConnectionError",
+    "timeout": 3,
+    "commit_interval": 1,
+    "max_in_flight": 100,
+    "drain_timeout": 1,
 }
 
 

@@ -39,6 +39,7 @@ from kafkaguard_adapters.aiokafka._private.consuming.reading import (
     translated,
 )
 from kafkaguard_adapters.aiokafka.errors import NOT_STARTED, complete_table, errors
+from kafkaguard_adapters.aiokafka.processing import AIOKafkaProcessShell
 from kafkaguard_adapters.aiokafka.settings import consumer_config_of
 from kafkaguard_adapters.aiokafka.stand_in import StandIn
 from kafkaguard_adapters.aiokafka.view import view_of
@@ -53,8 +54,10 @@ from kafkaguard_adapters.consuming.base import (
 )
 from kafkaguard_adapters.consuming.commits import check_owned, spread_error
 from kafkaguard_adapters.consuming.driver import Driver
+from kafkaguard_adapters.consuming.group_starts import GroupStarts
 from kafkaguard_adapters.consuming.questions import reset_of
 from kafkaguard_adapters.inside_names import warn_changed
+from kafkaguard_adapters.processing.consumer import AwaitedProcessing
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Mapping
@@ -65,6 +68,8 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.asking.cluster_calls import Isolation
     from kafkaguard_adapters.asking.cluster_view import ClusterView
     from kafkaguard_adapters.building import Wish
+    from kafkaguard_adapters.processing.arguments import Arguments
+    from kafkaguard_adapters.processing.shell import AwaitedShell
 
 _MS = 1000
 
@@ -105,7 +110,7 @@ class _CheckedReads:
         return await consumer.checked(consumer.client.__anext__)()
 
 
-class GuardedConsumer(ForkSafe, StandIn):
+class GuardedConsumer(AwaitedProcessing, ForkSafe, StandIn):
     """An AIOKafkaConsumer that holds only failing partitions, with commit verdicts.
 
     The consumer's look-ups of offsets wait for remote storage, up to
@@ -130,6 +135,7 @@ class GuardedConsumer(ForkSafe, StandIn):
         config = consumer_config_of(consumer)
         self._isolation: Isolation = config["isolation_level"]
         self._group = config["group_id"]
+        self._wish = wish
         self._seconds = config["request_timeout_ms"] / _MS
         self._tiered = TieredOffsets(view, self._isolation)
         self._policy = wish.policy
@@ -137,6 +143,7 @@ class GuardedConsumer(ForkSafe, StandIn):
         self._loop = config["loop"]
         self._reset = config["auto_offset_reset"]
         self._is_started = False
+        self._starting: set[asyncio.Future[None]] = set()
         self._reads: _CheckedReads | Any = _CheckedReads(self)
         self._reading: Reading | None = None
         self._shell: AIOKafkaConsumerShell | None = None
@@ -193,11 +200,29 @@ class GuardedConsumer(ForkSafe, StandIn):
         self._driver = shell.driver = driver = Driver(
             machine, shell, self.cluster_view, asyncio.ensure_future, self._on_event
         )
+        shell.group_starts = GroupStarts(
+            self._group,
+            reset_of(self._reset),
+            commits_itself=shell.commits_itself,
+            commit=self._commit_starts,
+        )
         self._reading = shell.reading = Reading(self.client, self._loop, driver.tell)
         self._reads = self.client
         if self._group is not None:
             Membership(self.client, self._fenced)
             self._committing = Committing(self.client, self._note_commit)
+
+    def _commit_starts(self, starts: dict[TopicPartition, int]) -> None:
+        """Commit where reading begins; a failure is the event of a commit."""
+        offsets = {ClientPartition(*place): at for place, at in starts.items()}
+        task = asyncio.ensure_future(self.client.commit(offsets))
+        self._starting.add(task)
+        task.add_done_callback(self._end_start)
+
+    def _end_start(self, task: asyncio.Future[None]) -> None:
+        self._starting.discard(task)
+        if not task.cancelled():
+            task.exception()  # was reported by the commit itself
 
     async def stop(self) -> None:
         """Close the guard's own connections, then the client, within 30 s.
@@ -213,6 +238,7 @@ class GuardedConsumer(ForkSafe, StandIn):
         if self.is_forked:
             return
         self._check_end()
+        await self._finish_run()
         self._reads = _CheckedReads(self)
         if self._driver is not None:
             self._driver.close()
@@ -267,6 +293,17 @@ class GuardedConsumer(ForkSafe, StandIn):
                 return await call(*args, **kwargs)
 
         return checked
+
+    # --- handling records -------------------------------------------------------------
+
+    async def _make_process_shell(self, arguments: Arguments) -> AwaitedShell:
+        self._check()
+        if self._shell is None:
+            raise ClientStateError("process() does not know this version of aiokafka")
+        self._shell.group_starts.commits_itself = True
+        return AIOKafkaProcessShell(
+            self, self._committing, self._shell.positions, arguments, self._wish
+        )
 
     # --- commits ----------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.consuming import commits
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from confluent_kafka import Consumer
 
@@ -64,14 +64,40 @@ class Committing:
         self._deadline = deadline
         self._kind: Literal["auto", "async"] = "auto" if commits_itself else "async"
         self._is_under_way = False
+        #: The reports of commits by ``commit_quietly``, by their offsets.
+        self._reports: dict[frozenset[Any], Callable[[Any], object]] = {}
+
+    def commit_quietly(
+        self,
+        offsets: list[TopicPartition],
+        report: Callable[[Any], object],
+        *,
+        is_heard: bool,
+    ) -> None:
+        """Commit once, and report the refused partitions.
+
+        Args:
+            offsets: The offsets to commit.
+            report: Called once, in a poll or in this call.
+            is_heard: Whether the client calls ``record_result``; otherwise this waits.
+
+        Raises:
+            KafkaException: The client did not accept the commit.
+        """
+        if is_heard:
+            self._reports[_key_of(offsets)] = report
+            self._consumer.commit(offsets=offsets, asynchronous=True)
+            return
+        answer = self._consumer.commit(offsets=offsets, asynchronous=False)
+        report(_refused(None, answer))
 
     def record_result(self, error: Any, partitions: Sequence[TopicPartition]) -> None:
         """Record the result of a commit that nobody waits for."""
-        commit_errors = {
-            as_partition(each): _translate(each.error or error, each)
-            for each in partitions or ()
-            if each.error is not None or error is not None
-        }
+        report = self._reports.pop(_key_of(partitions or ()), None)
+        if report is not None:
+            report(_refused(error, partitions))
+            return
+        commit_errors = _refused(error, partitions or ())
         if not self._is_under_way:
             self._driver.note(
                 failed_event(
@@ -130,6 +156,15 @@ class Committing:
             raise_gravest(attempt.errors.values())
         return list(results.values())
 
+    def commit_starts(self, starts: Mapping[Place, int]) -> None:
+        """Commit where reading begins, before the client looks it up.
+
+        Raises:
+            KafkaException: The commit failed.
+        """
+        offsets = [TopicPartition(*place, at) for place, at in starts.items()]
+        self._consumer.commit(offsets=offsets, asynchronous=False)
+
     def _owned(self) -> Collection[Place] | None:
         """Return the assigned partitions; None: the consumer only commits."""
         return self._shell.assignment() or None
@@ -153,6 +188,21 @@ def _read_place(args: Mapping[str, Any]) -> list[Place]:
     if not isinstance(message, Message) or message.topic() is None:
         return []
     return [as_partition((message.topic(), message.partition()))]
+
+
+def _key_of(partitions: Iterable[TopicPartition]) -> frozenset[Any]:
+    return frozenset((each.topic, each.partition, each.offset) for each in partitions)
+
+
+def _refused(
+    error: Any, partitions: Iterable[TopicPartition]
+) -> dict[Place, KafkaGuardError]:
+    """Return the errors of the partitions that an answer refuses."""
+    return {
+        as_partition(each): _translate(each.error or error, each)
+        for each in partitions
+        if each.error is not None or error is not None
+    }
 
 
 def _translate(error: Any, place: Any) -> KafkaGuardError:

@@ -9,11 +9,13 @@ import threading
 import time
 import weakref
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import (
     OFFSET_END,
+    Consumer,
     KafkaError,
     KafkaException,
     Message,
@@ -35,11 +37,17 @@ from kafkaguard._consuming.machine import (
 from kafkaguard._errors import KafkaGuardError
 from kafkaguard_adapters.asking.cluster_calls import TIMEOUT_S
 from kafkaguard_adapters.asking.tiered_offsets import TieredOffsets
+from kafkaguard_adapters.building import build
 from kafkaguard_adapters.confluent.callbacks import Chained
 from kafkaguard_adapters.confluent.client_log import LOGGER
 from kafkaguard_adapters.confluent.committing import Committing, places_of
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.confluent.listening import ResetLog, prepare
+from kafkaguard_adapters.confluent.processing import (
+    ConfluentProcessShell,
+    check_subscribed,
+    unprepared,
+)
 from kafkaguard_adapters.confluent.reading import ConfluentConsumerShell
 from kafkaguard_adapters.confluent.view import view_of
 from kafkaguard_adapters.consuming.base import (
@@ -49,18 +57,21 @@ from kafkaguard_adapters.consuming.base import (
 )
 from kafkaguard_adapters.consuming.commits import check_owned
 from kafkaguard_adapters.consuming.driver import Driver
+from kafkaguard_adapters.consuming.group_starts import GroupStarts
 from kafkaguard_adapters.consuming.questions import Origin, reset_of
+from kafkaguard_adapters.processing.consumer import Processing
+from kafkaguard_adapters.processing.settings import auto_commits
 from kafkaguard_adapters.wire.io_thread import loop, run, start
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-    from confluent_kafka import Consumer
-
     from kafkaguard._cluster.offsets import OffsetsReport
     from kafkaguard._cluster.reports import TopicPartition as Place
     from kafkaguard_adapters.asking.cluster_view import ClusterView
     from kafkaguard_adapters.building import Wish
+    from kafkaguard_adapters.processing.arguments import Arguments
+    from kafkaguard_adapters.processing.shell import ThreadShell
 
 __all__ = ["GuardedConsumer", "prepare", "wrap"]
 
@@ -71,6 +82,9 @@ _log = logging.getLogger("kafkaguard.consumer")
 #: librdkafka's own defaults.
 _ISOLATION: Final = "read_committed"
 _FOR_EVER: Final = -1
+_AUTO_COMMIT: Final = "enable.auto.commit"
+#: The listeners of ``subscribe``, in the order of its arguments.
+_LISTENERS: Final = ("on_assign", "on_revoke", "on_lost")
 _AT_ONCE: Final = 0.0
 #: librdkafka's words when it cannot look up committed offsets; it does not repeat it.
 _GAVE_UP: Final = "Failed to fetch committed offsets"
@@ -92,8 +106,6 @@ _ONLY_OPEN: Final = (
     "set_sasl_credentials",
     "store_offsets",
 )
-#: Listeners that the guard needs: the assignment may have changed when one was called.
-_HEARD: Final = ("on_assign", "on_revoke")
 #: Most seconds that a ``poll`` blocks in the client before the guard does what is due.
 _SLICE_S: Final = 0.2
 #: Seconds between two checks of the readers' positions.
@@ -102,7 +114,7 @@ _CHECK_EVERY_S: Final = 0.5
 _SPEED_UP_S: Final = 0.1
 
 
-class GuardedConsumer(BlockingConsumer):
+class GuardedConsumer(Processing, BlockingConsumer):
     """A Consumer that holds only failing partitions, with verdicts for its commits.
 
     The guard's own calls need ``config=``, and so does detecting partitions that cannot
@@ -124,6 +136,12 @@ class GuardedConsumer(BlockingConsumer):
         wish: Wish,
     ) -> None:
         super().__init__(consumer, view)
+        self._wish = wish
+        #: What a run of ``process()`` does in rebalances; None: there is no run.
+        self.rebalances: Any = None
+        self._subscription: tuple[Any, dict[str, Any]] | None = None
+        #: Whether the application assigns partitions by itself.
+        self.is_assigned_by_user = False
         config, policy = wish.config, wish.policy
         settings = config or {}
         self._group = settings.get("group.id")
@@ -150,13 +168,20 @@ class GuardedConsumer(BlockingConsumer):
             hook=wish.on_event,
             origin=Origin(self._group, is_earliest=is_earliest),
         )
+        commits_itself = _is_true(settings.get("enable.auto.commit", True))
         self._committing = Committing(
             consumer,
             self._shell,
             self._driver,
             policy,
             deadline=policy.deadline,
-            commits_itself=_is_true(settings.get("enable.auto.commit", True)),
+            commits_itself=commits_itself,
+        )
+        self._group_starts = GroupStarts(
+            self._group,
+            reset,
+            commits_itself=commits_itself,
+            commit=self._committing.commit_starts,
         )
         self._hear(settings)
         self._checked_at = 0.0
@@ -453,37 +478,56 @@ class GuardedConsumer(BlockingConsumer):
 
         Listeners get the guarded consumer, not the client's.
         """
-        by_name = (listeners.pop(name, None) for name in _HEARD[len(args) :])
-        on_assign, on_revoke, *others = *args, *by_name
-        heard = [
-            _do_nothing if on_assign is None else on_assign,
-            _do_nothing if on_revoke is None else on_revoke,
-            *others,
-        ]
+        given = dict(zip(_LISTENERS, args, strict=False)) | listeners
+        if given.get("on_lost") is None:  # then librdkafka's binding calls on_revoke
+            given["on_lost"] = given.get("on_revoke")
         chained_listeners = {
-            name: self._chained(each) for name, each in listeners.items()
+            name: self._chained(name, given.pop(name, None)) for name in _LISTENERS
         }
         with _translated():
             result = self.client.subscribe(
-                topics, *map(self._chained, heard), **chained_listeners
+                topics, *args[len(_LISTENERS) :], **chained_listeners, **given
             )
         self._is_member = True
+        self._subscription = topics, {"args": args, **listeners}
+        self.is_assigned_by_user = False
         return result
+
+    @property
+    def subscribed(self) -> Sequence[str]:
+        """The topics of the subscription that the guard knows."""
+        return () if self._subscription is None else self._subscription[0]
+
+    def _note_assigned(self, partitions: Any) -> None:
+        """Look for partitions without a commit, before the client does so itself."""
+        if not self._group_starts.matters:
+            return
+        with suppress(KafkaException):  # the client's own look-up has the same fate
+            self._group_starts.found(self._shell.find_ends_without_commit(partitions))
 
     def unsubscribe(self) -> None:
         """Unsubscribe, as ``Consumer.unsubscribe`` does."""
         self._reassign(self.client.unsubscribe)
         self._is_member = False
+        self._subscription = None
 
-    def _chained(self, listener: Any) -> Any:
+    def _chained(self, name: str, listener: Any) -> Any:
         """Return a listener that the guard hears too; the client refuses others."""
-        if not callable(listener):
+        if listener is not None and not callable(listener):
             return listener
 
         def called(_: Any, partitions: Any) -> Any:
             self._shell.begins(partitions)
+            run, is_new = self.rebalances, name == "on_assign"
             with self._changing():  # the client revokes partitions after this call
-                return listener(self, partitions)
+                if is_new:
+                    self._note_assigned(partitions)
+                elif run is not None:
+                    getattr(run, name)(partitions)
+                result = None if listener is None else listener(self, partitions)
+                if run is not None and is_new:
+                    run.on_assign(partitions)
+                return result
 
         return called
 
@@ -491,6 +535,7 @@ class GuardedConsumer(BlockingConsumer):
         """Assign, as ``Consumer.assign`` does."""
         self._reassign(self.client.assign, partitions)
         self._shell.begins(partitions)
+        self.is_assigned_by_user = not self._is_member
 
     def incremental_assign(self, partitions: Sequence[TopicPartition]) -> None:
         """Add partitions, as ``Consumer.incremental_assign`` does."""
@@ -603,6 +648,89 @@ class GuardedConsumer(BlockingConsumer):
                 raise _translate(error, api=OFFSET_COMMIT) from error
         return self._committing.commit_and_wait(args)
 
+    # --- handling records -------------------------------------------------------------
+
+    _group_setting, _reset_setting = "group.id", "auto.offset.reset"
+
+    def _given_config(self) -> dict[str, Any]:
+        return unprepared(self._wish.config or {})
+
+    def _make_process_shell(self, arguments: Arguments) -> ThreadShell:
+        check_subscribed(self)
+        self._switch_off_commits()
+        self._group_starts.commits_itself = True
+        return ConfluentProcessShell(self, arguments, self._wish)
+
+    def _switch_off_commits(self) -> None:
+        """Build the client anew without automatic commits, which it cannot change.
+
+        Raises:
+            ClientConfigurationError: The guard cannot build it.
+        """
+        wish = self._wish
+        config = wish.config
+        if config is not None and not _is_true(config.get(_AUTO_COMMIT, True)):
+            return
+        if wish.factory is None or config is None:
+            raise auto_commits(errors, f'"{_AUTO_COMMIT}": False in its config')
+        settings = {**config, _AUTO_COMMIT: False}
+        subscription, assigned = self._subscription, self.client.assignment()
+        user_assigned = self.is_assigned_by_user
+        for each, at in zip(assigned, self.client.position(assigned), strict=True):
+            each.offset = at.offset if at.offset >= 0 else each.offset
+        self.close_view()
+        _slow_down(weakref.ref(self))
+        self.client.close()
+        client = build(wish.factory, settings)
+        view = view_of(client, settings, wish.cache)
+        type(self).__init__(self, client, view, replace(wish, config=settings))
+        if subscription is not None:
+            topics, listeners = subscription
+            self.subscribe(topics, *listeners.pop("args"), **listeners)
+        elif user_assigned:
+            self.assign(assigned)
+
+    def read_raw(self, most: int, seconds: float) -> list[Message]:
+        """Read messages without deserialisers: what is there, or the next one.
+
+        Args:
+            most: The most messages.
+            seconds: How long to wait if there is none.
+
+        Raises:
+            KafkaGuardError: As for ``poll``.
+        """
+        call: Callable[[float], Any] = partial(Consumer.consume, self.client, most)
+        messages: list[Message] = self._wait(call, 0.0, _AT_ONCE)
+        if not messages and seconds:
+            call = partial(Consumer.poll, self.client)
+            message = self._wait(call, time.monotonic() + seconds, seconds)
+            messages = [] if message is None else [message]
+        if any(map(Message.error, messages)):
+            self._raise_or_return(messages)
+            messages = [each for each in messages if each.error() is None]
+        return messages
+
+    def commit_quietly(
+        self, offsets: list[TopicPartition], report: Callable[[Any], object]
+    ) -> None:
+        """Commit, and report the refused partitions once, without an event.
+
+        A client that the guard has not built does not tell it the answers, so this
+        waits for the answer.
+        """
+        is_heard = isinstance((self._wish.config or {}).get("on_commit"), Chained)
+        try:
+            self._committing.commit_quietly(offsets, report, is_heard=is_heard)
+        except KafkaException as error:
+            raise _translate(error, api=OFFSET_COMMIT) from error
+
+    def is_paused_by_user(self, place: Place) -> bool:
+        """Return whether a partition is paused for another reason than a run."""
+        return self._machine.is_paused_by_user(place) or place in (
+            self.cluster_view.read_errors
+        )
+
     # --- offsets ----------------------------------------------------------------------
 
     def _positions(self) -> Mapping[Place, int | None]:
@@ -647,6 +775,7 @@ class GuardedConsumer(BlockingConsumer):
         """
         if self.is_forked:
             return
+        self._finish_run()
         self.close_view()  # from now on, each poll raises an error
         _slow_down(weakref.ref(self))
         with self._in_client:
@@ -670,10 +799,6 @@ def _end_of(timeout: float | None) -> float:
     if timeout is None or timeout < 0:
         return math.inf
     return time.monotonic() + timeout
-
-
-def _do_nothing(*_: Any) -> None:
-    """Stand in for a listener that the user did not give."""
 
 
 def _is_true(value: Any) -> bool:

@@ -93,7 +93,7 @@ class GuardedProducer(ClusterCalls, GovernedProducer, QueuedStandIn, GuardedClie
     def __init__(self, client: Any, settings: ProducerSettings, wish: Wish) -> None:
         self.cluster_view = view_of(client, wish.config, wish.cache)
         self._builder = Builder(wish, client, None, errors.make)
-        self._settings = settings
+        self._settings = self.producer_settings = settings
         self._wish = wish
         self._is_closed = False
         self._forks = ForkGuard(self, errors, type(client).__name__)

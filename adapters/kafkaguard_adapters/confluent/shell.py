@@ -79,6 +79,15 @@ SUPPRESSED_S = 30.0
 #: Seconds above which a poll has no limit.
 _LONG_S = 1e6
 _UNKNOWN_PARTITION = KafkaError._UNKNOWN_PARTITION  # noqa: SLF001 - a documented constant
+#: What becomes of records whose topic the client waits for in vain.
+_WITHOUT_TOPIC = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._MSG_TIMED_OUT,  # noqa: SLF001 - a documented constant
+        KafkaError._PURGE_QUEUE,  # noqa: SLF001 - a documented constant
+        KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001 - a documented constant
+    }
+)
 _now = time.monotonic
 _log = logging.getLogger("kafkaguard.producer")
 
@@ -150,6 +159,8 @@ class ConfluentShell(ReportingShell):
         self._purged_at = -float("inf")
         #: The last refused login, and when the client told it.
         self._refused_login: tuple[Any, float] = None, -float("inf")
+        #: The last failed connection, and when it was reported.
+        self._broken: tuple[Any, float] = None, -float("inf")
         self._poller: threading.Thread | None = None
         self._retired: list[Any] = []
         #: When an error of a connection is logged again.
@@ -288,8 +299,8 @@ class ConfluentShell(ReportingShell):
 
     def _client_facts(self, window: Window) -> ClientFacts:
         self.hear_errors()  # the client tells its death before it purges its queue
-        login, reported_at = self._refused_login
-        is_recent = reported_at > window.oldest_produced_at - SUPPRESSED_S
+        since = window.oldest_produced_at - SUPPRESSED_S
+        (login, refused_at), (broken, broken_at) = self._refused_login, self._broken
         is_dying = self._is_dying or self.death is not None
         purged_at = -float("inf") if is_dying else self._purged_at
         if self.traits.transactional and not is_dying:
@@ -298,9 +309,10 @@ class ConfluentShell(ReportingShell):
             is_dying,
             self._settings.retry_s,
             self._attempts,
-            login if is_recent else None,
+            login if refused_at > since else None,
             purged_at,
             self._final_death,
+            broken if broken_at > since else None,
         )
 
     def keep_resend_report(self, token: int, message: Any) -> None:
@@ -545,6 +557,8 @@ class ConfluentShell(ReportingShell):
             self.report_if_dead(self.client, KafkaException(error))
         if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):  # noqa: SLF001 - documented constants
             self._refused_login = error, now
+        if error.code() in (KafkaError._TRANSPORT, KafkaError._RESOLVE):  # noqa: SLF001 - documented constants
+            self._broken = error, now
         if is_user_told or now < self._logs_again:
             return  # without any callback librdkafka itself would log each of them
         self._logs_again = now + QUIET_S
@@ -746,17 +760,21 @@ class ConfluentShell(ReportingShell):
         return _missing(error, topic, partition, self._partitions(topic))
 
     def _partitions(self, topic: str) -> Collection[int] | None:
-        """Ask a broker for the partitions of a topic; None: no answer.
+        """Ask a broker for the partitions of a topic; None: no answer."""
+        metadata = self._ask_for(topic)
+        return metadata and (metadata.partitions or None)
+
+    def _ask_for(self, topic: str) -> Any:
+        """Ask a broker for the metadata of a topic; None: no answer.
 
         The client is called in another thread: this one may be inside a callback of the
         client, and such a call in there would abort the process.
         """
-        partitions: list[Collection[int]] = []
+        answers: list[Any] = []
 
         def ask(client: Any) -> None:
             with suppress(KafkaException, RuntimeError):  # RuntimeError: it is closed
-                topics = client.list_topics(topic, timeout=ASK_S).topics
-                partitions.append(topics[topic].partitions)
+                answers.append(client.list_topics(topic, timeout=ASK_S).topics[topic])
 
         thread = threading.Thread(
             target=ask, args=(self.client,), name="kafkaguard-ask", daemon=True
@@ -764,7 +782,13 @@ class ConfluentShell(ReportingShell):
         with suppress(RuntimeError):  # no thread can start while Python exits
             thread.start()
             thread.join()
-        return next(iter(partitions), None) or None
+        return next(iter(answers), None)
+
+    def _is_absent(self, topic: str) -> bool:
+        """Return whether a broker says that it knows no such topic."""
+        metadata = self._ask_for(topic)
+        error = metadata and metadata.error
+        return error is not None and error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
 
     def explain_error(self, error: KafkaGuardError) -> KafkaGuardError:
         """Return why the client could not connect: the wrong setting, or the error."""
@@ -779,6 +803,18 @@ class ConfluentShell(ReportingShell):
                     replace(each, cause=cause) if _is_unexplained(each) else each
                     for each in refusals
                 ]
+        if any(map(_waited_for_topic, refusals)) and self._is_absent(topic):
+            return [
+                replace(
+                    each,
+                    cause=send_errors.make_no_topic(errors, topic),
+                    blame="record",
+                    is_topic_absent=True,
+                )
+                if _waited_for_topic(each)
+                else each
+                for each in refusals
+            ]
         if not any(says_unknown_partition(each.cause) for each in refusals):
             return refusals
         partitions = self._partitions(topic)
@@ -894,6 +930,14 @@ def _is_unexplained(refusal: Refusal) -> bool:
     """Return whether a record never left a client that does not say why."""
     code = refusal.cause.args[0].code()
     return refusal.sent == "never" and code == KafkaError._MSG_TIMED_OUT  # noqa: SLF001 - a documented constant
+
+
+def _waited_for_topic(refusal: Refusal) -> bool:
+    """Return whether a record got no partition, and not by the application's word."""
+    code = refusal.cause.args[0].code()
+    is_wish = code == KafkaError._PURGE_QUEUE and refusal.blame == "record"  # noqa: SLF001 - a documented constant
+    is_unsent = refusal.sent == "never" and refusal.partition is None
+    return is_unsent and code in _WITHOUT_TOPIC and not is_wish
 
 
 def _missing(

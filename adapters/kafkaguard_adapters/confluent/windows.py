@@ -101,6 +101,7 @@ class ClientFacts(NamedTuple):
         purged_at: When the application has purged the client last, in monotonic
             seconds. Records that the client purges by itself have other causes.
         death: Why no client can send the records of a dead one, or None.
+        broken: The client's error about a failed connection since then, or None.
     """
 
     is_dying: bool
@@ -109,6 +110,7 @@ class ClientFacts(NamedTuple):
     refused_login: Any = None
     purged_at: float = -_FOREVER
     death: KafkaException | None = None
+    broken: KafkaError | None = None
 
     def may_be_sent_before(self, report: FailedReport) -> bool:
         """Return whether a record may have been sent before its last attempt.
@@ -571,7 +573,10 @@ def _timed_out(
     if partition is None and client_facts.refused_login is not None:
         return client_facts.refused_login, facts
     if refused_id is None:
-        return report.error, facts
+        if is_sent or client_facts.broken is None:
+            return report.error, facts
+        text = f"{report.error.str()}; the last connection: {client_facts.broken.str()}"
+        return KafkaError(_TIMED_OUT, text), facts
     if not id_is_refused(refused_id):
         return refused_id, facts
     error = without_id(refused_id, message.topic(), partition)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from kafka import __version__
 from kafka.errors import CommitFailedError, KafkaError, KafkaTimeoutError
-from kafka.structs import OffsetAndTimestamp
+from kafka.structs import OffsetAndMetadata, OffsetAndTimestamp
 from kafka.structs import TopicPartition as ClientPartition
 
 from kafkaguard._cluster.offsets import EARLIEST, LATEST
@@ -27,6 +27,7 @@ from kafkaguard_adapters.consuming.base import (
 )
 from kafkaguard_adapters.consuming.commits import check_owned, spread_error
 from kafkaguard_adapters.consuming.driver import Driver
+from kafkaguard_adapters.consuming.group_starts import GroupStarts
 from kafkaguard_adapters.consuming.questions import reset_of
 from kafkaguard_adapters.inside_names import warn_changed
 from kafkaguard_adapters.kafka_python._private.consuming import names
@@ -35,7 +36,9 @@ from kafkaguard_adapters.kafka_python._private.consuming.fetching import (
     KafkaPythonConsumerShell,
 )
 from kafkaguard_adapters.kafka_python.errors import errors
+from kafkaguard_adapters.kafka_python.processing import KafkaPythonProcessShell
 from kafkaguard_adapters.kafka_python.view import view_of
+from kafkaguard_adapters.processing.consumer import Processing
 from kafkaguard_adapters.stand_in import CLOSE_S
 from kafkaguard_adapters.wire.io_thread import run, start
 
@@ -46,6 +49,8 @@ if TYPE_CHECKING:
     from kafkaguard._cluster.reports import TopicPartition
     from kafkaguard_adapters.asking.cluster_view import ClusterView
     from kafkaguard_adapters.building import Wish
+    from kafkaguard_adapters.processing.arguments import Arguments
+    from kafkaguard_adapters.processing.shell import ThreadShell
 
     _Find = Callable[
         [Mapping[Any, Any], float], Coroutine[Any, Any, OffsetsReport | None]
@@ -190,7 +195,7 @@ class PublicConsumer(BlockingConsumer):
         self.close(autocommit=not any(raised))
 
 
-class GuardedConsumer(PublicConsumer):
+class GuardedConsumer(Processing, PublicConsumer):
     """A KafkaConsumer that holds single partitions, and whose commits have verdicts."""
 
     def __init__(
@@ -200,6 +205,7 @@ class GuardedConsumer(PublicConsumer):
         wish: Wish,
     ) -> None:
         super().__init__(consumer, view, wish)
+        self._wish = wish
         machine = ConsumerMachine(
             wish.policy,
             errors.make,
@@ -213,6 +219,21 @@ class GuardedConsumer(PublicConsumer):
         )
         self._driver = shell.driver = Driver(
             machine, shell, view, launch=start, hook=wish.on_event
+        )
+        shell.group_starts = GroupStarts(
+            self._group,
+            reset_of(consumer.config["auto_offset_reset"]),
+            commits_itself=consumer.config["enable_auto_commit"],
+            commit=self._commit_starts,
+        )
+
+    def _commit_starts(self, starts: dict[TopicPartition, int]) -> None:
+        """Commit where reading begins; a failure is the event of a commit."""
+        self.client.commit_async(
+            {
+                ClientPartition(*place): OffsetAndMetadata(offset, "", -1)
+                for place, offset in starts.items()
+            }
         )
 
     def commit(
@@ -332,8 +353,16 @@ class GuardedConsumer(PublicConsumer):
             failed_event(self._policy, refused, kind=kind, client=errors.client)
         )
 
+    def _make_process_shell(self, arguments: Arguments) -> ThreadShell:
+        self._shell.group_starts.commits_itself = True
+        return KafkaPythonProcessShell(self, self._committing, arguments, self._wish)
+
     def close(self, autocommit: bool = True, timeout_ms: float | None = None) -> None:
-        """Close, as ``KafkaConsumer.close`` does, within 30 s by default."""
+        """Close, as ``KafkaConsumer.close`` does, within 30 s by default.
+
+        A run of ``process()`` ends first, with what is done committed.
+        """
+        self._finish_run()
         try:
             super().close(autocommit, timeout_ms)
         finally:

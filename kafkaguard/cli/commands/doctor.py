@@ -86,7 +86,7 @@ def doctor(  # noqa: PLR0913 - one for each option
     """
     from kafkaguard_adapters.diagnose import diagnose
 
-    settings, _ = client_settings(bootstrap_server, config)
+    settings = client_settings(bootstrap_server, config)
     diagnosis: Diagnosis = ask(
         diagnose,
         settings,

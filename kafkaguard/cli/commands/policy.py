@@ -189,6 +189,7 @@ def _as_file(retry_policy: RetryPolicy) -> str:
     limit = retry_policy.dead_letter.limit
     letters["limit"] = limit and limit.model_dump(mode="json", exclude_none=True)
     content["dead_letter"] = _with_words(letters)
+    content["handler"] = _with_words(content["handler"])
     content["overrides"] = [
         each.model_dump(mode="json", exclude_defaults=True)
         for each in retry_policy.overrides

@@ -94,7 +94,7 @@ def replay(  # noqa: PLR0913 - one for each option
 
     if watch is not None and canary is None:
         raise click.UsageError("--watch waits after the canary: give --canary too")
-    values, _ = client_settings(bootstrap_server, config)
+    values = client_settings(bootstrap_server, config)
     try:
         job = open_replay(
             topic,

@@ -5,9 +5,9 @@ import re
 import sys
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic import BeforeValidator, GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic_core import PydanticCustomError, core_schema
 
 UNBOUNDED = "unbounded"
@@ -119,6 +119,29 @@ def as_written(value: Any) -> Any:
     return UNBOUNDED if endless else value
 
 
+def _as_tuple(value: Any) -> Any:
+    """Convert a single value to a list."""
+    return value if isinstance(value, list | tuple) else (value,)
+
+
+def _parse_none(value: Any) -> Any:
+    """Convert the word ``none`` to null, which TOML and the environment lack."""
+    return None if value == "none" else value
+
+
+_Off = Literal["none"] | None
+
+
+def allow_none(item: Any) -> BeforeValidator:
+    """Accept null, also as the word ``none``."""
+    return BeforeValidator(_parse_none, json_schema_input_type=item | _Off)
+
+
+def one_or_more(item: Any) -> BeforeValidator:
+    """Accept a list, or a single value for a list of it."""
+    return BeforeValidator(_as_tuple, json_schema_input_type=item | tuple[item, ...])
+
+
 Seconds = Annotated[float, Bound(0, DAY)]
 Duration = Annotated[float, Bound(0.001, DAY)]
 Deadline = Annotated[float, Bound(0.001, 7 * DAY, removable=True)]
@@ -127,5 +150,6 @@ Waits = Annotated[int, Bound(0, 1_000_000, "waits", whole=True, removable=True)]
 Count = Annotated[int, Bound(1, 1_000_000, "calls", whole=True)]
 Factor = Annotated[float, Bound(1, 100, "times")]
 Records = Annotated[int, Bound(1, 1_000_000_000, "records", whole=True)]
+InMemory = Annotated[int, Bound(1, 10_000_000, "records", whole=True)]
 Ratio = Annotated[float, Bound(0.000_001, 1, "dead letters for each record")]
 Tokens = Annotated[float, Bound(0, 1_000_000, "tokens")]

@@ -7,7 +7,6 @@ from functools import cached_property
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
-    BeforeValidator,
     Field,
     StrictBool,
     StrictInt,
@@ -38,35 +37,17 @@ from kafkaguard_policies.model.fields import (
     Seconds,
     Tokens,
     Waits,
+    allow_none,
     as_written,
+    one_or_more,
 )
+from kafkaguard_policies.model.handler import Handler
 
 T = TypeVar("T")
 
 Client = Literal["kafka-python", "confluent-kafka", "aiokafka", "spark"]
 #: Actions that an override may set. The others need a repair by the caller.
 Ordered = Literal["RETRY", "REFRESH", "REJECT", "CONFIGURE", "IN_DOUBT"]
-
-
-def _as_tuple(value: Any) -> Any:
-    """Convert a single value to a list."""
-    return value if isinstance(value, list | tuple) else (value,)
-
-
-def _parse_none(value: Any) -> Any:
-    """Convert the word ``none`` to null, which TOML and the environment lack."""
-    return None if value == "none" else value
-
-
-Off = Literal["none"] | None
-
-
-def _allow_none(item: Any) -> BeforeValidator:
-    return BeforeValidator(_parse_none, json_schema_input_type=item | Off)
-
-
-def _one_or_more(item: Any) -> BeforeValidator:
-    return BeforeValidator(_as_tuple, json_schema_input_type=item | tuple[item, ...])
 
 
 class Backoff(Part):
@@ -174,7 +155,7 @@ class DeadLetter(Part):
     headers: Dialect = "own"
     """The dialect: kafkaguard's, Spring's ``kafka_dlt-*``, Connect's
     ``__connect.errors.*``, Streams', or that of KIP-1191."""
-    limit: Annotated[LetterLimit | None, _allow_none(LetterLimit)] = None
+    limit: Annotated[LetterLimit | None, allow_none(LetterLimit)] = None
     """The limit above which a rejected record fails with its error instead, so that a
     fault of a whole stream does not move all records into the dead-letter topic; null
     (or ``none``) for no limit."""
@@ -233,20 +214,20 @@ def _check_not_fenced(code: int | None) -> None:
 class OverrideCondition(Part):
     """The failures that an override is for. A missing condition matches anything."""
 
-    code: Annotated[tuple[StrictInt, ...], _one_or_more(int)] = ()
+    code: Annotated[tuple[StrictInt, ...], one_or_more(int)] = ()
     """Error codes, as the broker numbers them."""
-    error: Annotated[tuple[str, ...], _one_or_more(str)] = ()
+    error: Annotated[tuple[str, ...], one_or_more(str)] = ()
     """Kafka's names (``NOT_LEADER_OR_FOLLOWER``) or classes of
     ``kafkaguard.errors``, with all that derive from them."""
-    action: Annotated[tuple[Action, ...], _one_or_more(Action)] = ()
+    action: Annotated[tuple[Action, ...], one_or_more(Action)] = ()
     """Actions of the verdict."""
-    rule: Annotated[tuple[str, ...], _one_or_more(str)] = ()
+    rule: Annotated[tuple[str, ...], one_or_more(str)] = ()
     """Ids of the rules that decided."""
-    api: Annotated[tuple[str, ...], _one_or_more(str)] = ()
+    api: Annotated[tuple[str, ...], one_or_more(str)] = ()
     """Requests, by Kafka's names."""
-    topic: Annotated[tuple[str, ...], _one_or_more(str)] = ()
+    topic: Annotated[tuple[str, ...], one_or_more(str)] = ()
     """Topics, as patterns: ``orders-*``."""
-    client: Annotated[tuple[Client, ...], _one_or_more(Client)] = ()
+    client: Annotated[tuple[Client, ...], one_or_more(Client)] = ()
     """Client libraries."""
 
     @field_validator("code")
@@ -350,17 +331,17 @@ class PolicyDocument(Part):
     """How many attempts, the first one included."""
     deadline: Deadline = 120.0
     """How many seconds a call may take, with all attempts and waits."""
-    attempt_timeout: Annotated[Duration | None, _allow_none(Duration)] = None
+    attempt_timeout: Annotated[Duration | None, allow_none(Duration)] = None
     """How many seconds one attempt may take: for coroutines, and for adapters that
     can pass it to their client. Default: as long as the deadline allows."""
     max_waits: Waits = 1_000
     """How often a call may wait without an attempt being counted (``WAIT``)."""
     backoff: Backoff = Backoff()
     """How long to wait before the next attempt."""
-    budget: Annotated[Budget | None, _allow_none(Budget)] = Budget()
+    budget: Annotated[Budget | None, allow_none(Budget)] = Budget()
     """The limit of the load that retries add to the cluster; null (or ``none``) for no
     limit."""
-    breaker: Annotated[Breaker | None, _allow_none(Breaker)] = None
+    breaker: Annotated[Breaker | None, allow_none(Breaker)] = None
     """When to make no calls for a while; null (or ``none``) for never."""
     on_reject: OnReject = "raise"
     """What to do with a record that can never succeed."""
@@ -386,6 +367,8 @@ class PolicyDocument(Part):
     """Whether a partition that the application has paused is paused again when a
     consumer of kafka-python or aiokafka gets it back after a rebalance.
     confluent-kafka's client does that by itself."""
+    handler: Handler = Handler()
+    """How ``consumer.process()`` handles records."""
     overrides: tuple[Override, ...] = ()
     """Other settings for some failures. Of those that match, the last one
     decides."""

@@ -25,6 +25,7 @@ from kafkaguard_adapters.spark.driver.refused_columns import (
     select_strongest,
 )
 from kafkaguard_adapters.spark.executor.size_limits import SizeLimit
+from kafkaguard_adapters.spark.once.rules import SETTING
 from kafkaguard_adapters.spark.policy import on_reject, read_policy
 from kafkaguard_adapters.spark.setting_errors import setting_error
 from kafkaguard_adapters.spark.settings import (
@@ -60,6 +61,7 @@ def guard_sink(
     compacted: bool = True,
     max_record_bytes: int | None = None,
     partitions: int = 4,
+    exactly_once: None = None,
 ) -> DataFrame:
     """Prepare a DataFrame for Spark's own sink: ``.write.format("kafka")``.
 
@@ -80,6 +82,7 @@ def guard_sink(
         max_record_bytes: The largest record (key, value and headers) in bytes. Default:
             not checked.
         partitions: The number of writing tasks; all records of a key are in one.
+        exactly_once: Refused: Spark's own sink cannot write exactly once.
 
     Returns:
         Columns ``topic``, ``key``, ``value`` and ``headers``; and ``partition`` if the
@@ -93,6 +96,7 @@ def guard_sink(
     """
     check_type("df", df, DataFrame, "a DataFrame of Spark")
     check_type("topic", topic, str, "the name of a topic")
+    _refuse_once(exactly_once)
     rules = read_policy(policy, GUARD_SINK, "guard_sink")
     letters = dead_letter_topic_of(rules, topic)
     check_topics(topic, letters)
@@ -133,6 +137,15 @@ def guard_sink(
     if fatal:
         guarded = guarded.repartition(partitions, F.xxhash64("key"))
     return guarded
+
+
+def _refuse_once(exactly_once: object) -> None:
+    if exactly_once is not None:
+        raise setting_error(
+            "Spark's own sink has no transactions, so it cannot write exactly once: "
+            "use kafkaguard.spark.write or foreach_batch",
+            setting=SETTING,
+        )
 
 
 def _group_by_fate(

@@ -16,7 +16,10 @@ USED = {
         "_client",
         "_client_rack",
         "_coordinator",
+        "_enable_auto_commit",
         "_group_id",
+        "_rebalance_timeout_ms",
+        "_session_timeout_ms",
         "_subscription",
     ),
     "client": ("cluster", "force_metadata_update", "send"),
@@ -26,15 +29,23 @@ USED = {
         "_closed",
         "_fetch_task",
         "_fetch_waiters",
+        "_key_deserializer",
         "_records",
         "_set_error",
+        "_value_deserializer",
         "_wait_consume_future",
     ),
     "records": ("_consumer_record", "_unpack_records"),
     # Variables of these two, which the traceback of an exception has.
     "decoding": ("key", "record"),
     "unpacking": ("next_batch",),
-    "subscription": ("assigned_partitions", "partitions_auto_assigned", "subscription"),
+    "subscription": (
+        "_listener",
+        "assigned_partitions",
+        "partitions_auto_assigned",
+        "subscription",
+        "topics",
+    ),
 }
 #: Methods that are replaced in an object, and the names of their parameters.
 REPLACED = {
@@ -57,7 +68,13 @@ NEEDS_LOOP = (
     ("subscription", "wait_for_assignment"),
 )
 USED_IN_GROUP = {
-    "coordinator": ("_closing", "_group_instance_id", "generation", "member_id"),
+    "coordinator": (
+        "_closing",
+        "_enable_auto_commit",
+        "_group_instance_id",
+        "generation",
+        "member_id",
+    ),
 }
 REPLACED_IN_GROUP = {
     ("coordinator", "_do_commit_offsets"): ("assignment", "offsets"),

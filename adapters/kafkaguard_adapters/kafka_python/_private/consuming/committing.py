@@ -48,6 +48,7 @@ class Committing:
     def __init__(self, consumer: Any, report: Report) -> None:
         self._subscription = consumer._subscription
         self._commit = consumer.commit
+        self._commit_async = consumer.commit_async
         self._report = report
         coordinator = consumer._coordinator
         self._handle = coordinator._handle_offset_commit_response
@@ -56,6 +57,7 @@ class Committing:
         coordinator.config["default_offset_commit_callback"] = self._auto_callback
         self._awaited: Any = None
         self._by_user: set[int] = set()
+        self._quiet: set[int] = set()
 
     def consumed(self) -> dict[Any, Any]:
         """Return the offsets that a commit without arguments commits."""
@@ -87,6 +89,33 @@ class Committing:
         finally:
             self._awaited = None
         return {}
+
+    def commit_quietly(
+        self,
+        offsets: Mapping[Any, Any],
+        report: Callable[[dict[TopicPartition, KafkaGuardError]], object],
+    ) -> None:
+        """Commit without waiting; only ``report`` is told of a failure.
+
+        Args:
+            offsets: The offsets to commit.
+            report: Called once with the errors of the refused partitions.
+        """
+
+        def ended(_: Any, outcome: Any) -> None:
+            self._quiet.discard(id(offsets))
+            is_refused = isinstance(outcome, Exception)
+            refused = getattr(outcome, "refused", None) if is_refused else {}
+            if refused is None:
+                refused = spread_error(errors, offsets, outcome)
+            report(refused)
+
+        self._quiet.add(id(offsets))
+        try:
+            self._commit_async(offsets, ended)
+        except KafkaError as error:
+            self._quiet.discard(id(offsets))
+            raise errors.translate(error, api=OFFSET_COMMIT) from error
 
     def callback_for(
         self, offsets: Any, callback: Callable[..., Any] | None
@@ -123,5 +152,7 @@ class Committing:
             if offsets is self._awaited:
                 raise _AnsweredError(partition_errors) from error
             error.was_answered = True
-            self._report(partition_errors, id(offsets) in self._by_user)
+            error.refused = partition_errors
+            if id(offsets) not in self._quiet:
+                self._report(partition_errors, id(offsets) in self._by_user)
             raise

@@ -17,9 +17,17 @@ USED = {
         "assignment",
         "is_fetchable",
         "partitions_auto_assigned",
+        "paused_partitions",
+        "rebalance_listener",
         "subscription",
     ),
-    "coordinator": ("_join_task", "config", "group_instance_id", "request_rejoin"),
+    "coordinator": (
+        "_join_task",
+        "_net",
+        "config",
+        "group_instance_id",
+        "request_rejoin",
+    ),
     "cluster": ("leader_for_partition", "unauthorized_topics"),
 }
 #: Methods that the guard replaces in an object, or a class that it builds, and the

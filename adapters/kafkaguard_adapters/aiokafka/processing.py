@@ -1,0 +1,294 @@
+"""The shell of an ``AIOKafkaConsumer`` that handles records."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import replace
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final
+
+from aiokafka.errors import KafkaError
+from aiokafka.structs import OffsetAndMetadata
+
+from aiokafka import AIOKafkaProducer
+from aiokafka import TopicPartition as ClientPartition
+from kafkaguard._cluster.reports import TopicPartition, as_partition
+from kafkaguard._delivery.facts import Raw
+from kafkaguard._errors import ClientTimeoutError, KafkaGuardError
+from kafkaguard_adapters.aiokafka._private.consuming.processing import (
+    Deserialisers,
+    Rebalances,
+    commits_itself,
+    revocation_limit,
+    subscribed_topics,
+    switch_off_commits,
+)
+from kafkaguard_adapters.aiokafka.errors import errors
+from kafkaguard_adapters.aiokafka.settings import config_of, consumer_config_of
+from kafkaguard_adapters.consuming.commits import spread_error
+from kafkaguard_adapters.guard import guard
+from kafkaguard_adapters.processing.driver_base import MARGIN_S
+from kafkaguard_adapters.processing.settings import auto_commits, letter_policy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+    from kafkaguard._delivery.dialects import LetterFacts
+    from kafkaguard._delivery.facts import Header
+    from kafkaguard_adapters.aiokafka._private.consuming.committing import Committing
+    from kafkaguard_adapters.building import Wish
+    from kafkaguard_adapters.processing.arguments import Arguments
+    from kafkaguard_adapters.processing.shell import AwaitedListener, Fetched, Refused
+
+_log = logging.getLogger("kafkaguard.consumer")
+_MS: Final = 1000
+
+
+class AIOKafkaProcessShell:
+    """Executes the commands of a run on an AIOKafkaConsumer.
+
+    Args:
+        guarded: The guarded consumer.
+        committing: Makes single attempts to commit; None: it has no group.
+        known_positions: Returns the positions that the client knows.
+        arguments: What ``process()`` was told.
+        wish: What ``guard()`` was told.
+
+    Raises:
+        ClientConfigurationError: The client commits by itself.
+    """
+
+    errors = errors
+
+    def __init__(
+        self,
+        guarded: Any,
+        committing: Committing | None,
+        known_positions: Callable[[], Mapping[TopicPartition, int | None]],
+        arguments: Arguments,
+        wish: Wish,
+    ) -> None:
+        client = guarded.client
+        if commits_itself(client):
+            if wish.factory is None:
+                raise auto_commits(errors, "enable_auto_commit=False")
+            switch_off_commits(client)
+        self._guarded = guarded
+        self._client = client
+        self._committing = committing
+        self._known_positions = known_positions
+        self._policy = wish.policy
+        self._producer = arguments.dead_letter_producer
+        self._own_producer: asyncio.Task[Any] | None = None
+        self._deserialisers = Deserialisers(client)
+        self._rebalances: Rebalances | None = None
+        self._paused: set[TopicPartition] = set()
+        self.group: str | None = consumer_config_of(client)["group_id"]
+
+    # --- records ----------------------------------------------------------------------
+
+    offset_of = staticmethod(attrgetter("offset"))
+    key_of = staticmethod(attrgetter("key"))
+
+    @property
+    def decode(self) -> Callable[[Any], Any] | None:
+        """Calls the application's deserialisers; None: there are none."""
+        return self._decode if self._deserialisers.are_there else None
+
+    def _decode(self, record: Any) -> Any:
+        key, value = record.key, record.value
+        part: Any = "key"
+        try:
+            if self._deserialisers.key is not None:
+                key = self._deserialisers.key(key)
+            part = "value"
+            if self._deserialisers.value is not None:
+                value = self._deserialisers.value(value)
+        except Exception as error:
+            raise errors.undecoded(
+                error,
+                part,
+                topic=record.topic,
+                partition=record.partition,
+                offset=record.offset,
+                key=record.key,
+                value=record.value,
+                headers=tuple(record.headers),
+            ) from error
+        return replace(record, key=key, value=value)
+
+    def raw(self, record: Any) -> Raw:
+        """Return a record's bytes."""
+        return Raw(record.key, record.value, list(record.headers), record.timestamp)
+
+    def restore(
+        self, record: Any, facts: LetterFacts, headers: Sequence[Header]
+    ) -> Any:
+        """Return a dead letter as the record that was first read."""
+        return replace(
+            record,
+            topic=facts.topic,
+            partition=facts.partition,
+            offset=facts.offset,
+            timestamp=facts.timestamp_ms or record.timestamp,
+            headers=tuple(headers),
+        )
+
+    # --- the client -------------------------------------------------------------------
+
+    def listen(self, listener: AwaitedListener) -> Collection[TopicPartition]:
+        """Tell a listener of rebalances from now on."""
+        limit, wanted = self.revocation_limit(), self._policy.handler.drain_timeout
+        if self.group is not None and limit - MARGIN_S < wanted:
+            _log.warning(
+                "process(): handler.drain_timeout is %g s, and running handlers get "
+                "%g s when partitions are revoked: after rebalance_timeout_ms (or "
+                "session_timeout_ms, if it is not set), %g s, the member is thrown out "
+                "of its group. Set rebalance_timeout_ms",
+                wanted,
+                max(0.0, limit - MARGIN_S),
+                limit,
+            )
+        self._deserialisers.take_out()
+        self._rebalances = Rebalances(self._client, listener, self._paused)
+        return self._assignment()
+
+    def unlisten(self) -> None:
+        """Leave the client to the application again."""
+        if self._rebalances is not None:
+            self._rebalances.stop()
+        self._deserialisers.put_back()
+        self.resume(list(self._paused))
+
+    def _assignment(self) -> set[TopicPartition]:
+        return set(map(as_partition, self._client.assignment()))
+
+    async def poll(self, most: int, seconds: float) -> Iterable[Fetched]:
+        """Return records, or nothing after seconds."""
+        records = await self._guarded.getmany(
+            timeout_ms=round(seconds * _MS), max_records=most
+        )
+        fetched: Iterable[Fetched] = records.items()
+        return fetched
+
+    async def positions(
+        self, places: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """Return known positions."""
+        known = self._known_positions()
+        wanted = ((place, known.get(place)) for place in places)
+        return {place: position for place, position in wanted if position is not None}
+
+    async def ends(
+        self, places: Iterable[TopicPartition]
+    ) -> Mapping[TopicPartition, int]:
+        """Look up the ends of logs."""
+        partitions = [ClientPartition(*each) for each in places]
+        ends = await self._guarded.end_offsets(partitions)
+        return {as_partition(place): end for place, end in ends.items()}
+
+    async def commit(self, offsets: Mapping[TopicPartition, int]) -> Refused:
+        """Commit once; return the refused partitions."""
+        assert self._committing is not None
+        assigned = self._assignment()
+        request = {
+            ClientPartition(*place): OffsetAndMetadata(offset, "")
+            for place, offset in offsets.items()
+            if place in assigned
+        }
+        if not request:
+            return {}
+        try:
+            return await self._committing.once(request)
+        except KafkaError as error:
+            return spread_error(errors, offsets, error)
+
+    def pause(self, places: Iterable[TopicPartition]) -> None:
+        """Pause partitions that the application has not paused."""
+        theirs = set(map(as_partition, self._client.paused())) - self._paused
+        mine = (self._assignment() & set(places)) - theirs
+        self._paused |= mine
+        self._client.pause(*(ClientPartition(*each) for each in mine))
+
+    def resume(self, places: Iterable[TopicPartition]) -> None:
+        """Resume the partitions that ``pause`` has paused."""
+        mine = self._paused & set(places)
+        self._paused -= mine
+        assigned = mine & self._assignment()
+        self._client.resume(*(ClientPartition(*each) for each in assigned))
+
+    def seek(self, place: TopicPartition, offset: int) -> None:
+        """Set the position of a partition, if it is still assigned."""
+        if place in self._assignment():
+            self._client.seek(ClientPartition(*place), offset)
+
+    def topics(self) -> Collection[str]:
+        """Return the topics that are read, as far as they are known."""
+        return subscribed_topics(self._client)
+
+    async def missing_topics(self, topics: Iterable[str]) -> Collection[str]:
+        """Return those of some topics that do not exist."""
+        wanted = set(topics)
+        return wanted - await self._guarded.topics() if wanted else wanted
+
+    def revocation_limit(self) -> float:
+        """Return how many seconds a listener may take."""
+        return revocation_limit(self._client)
+
+    # --- dead letters -----------------------------------------------------------------
+
+    async def send_letters(
+        self, letters: Sequence[tuple[str, Raw]], seconds: float
+    ) -> Sequence[KafkaGuardError | None]:
+        """Send dead letters; return the error of each."""
+        if self._producer is None and self._own_producer is None:
+            self._own_producer = asyncio.ensure_future(self._build_producer())
+        producer = self._producer or await asyncio.shield(self._own_producer)  # type: ignore[arg-type]  # one of them is there
+        until = asyncio.get_running_loop().time() + seconds
+        futures = [
+            await producer.send(
+                topic,
+                value=raw.value,
+                key=raw.key,
+                headers=list(raw.headers),
+                timestamp_ms=raw.timestamp_ms,
+            )
+            for topic, raw in letters
+        ]
+        return [await self._outcome(each, until, seconds) for each in futures]
+
+    async def _outcome(
+        self, future: Any, until: float, seconds: float
+    ) -> KafkaGuardError | None:
+        try:
+            async with asyncio.timeout_at(until):
+                await future
+        except TimeoutError:
+            return ClientTimeoutError(
+                f"a dead letter has no answer after {seconds:g} s"
+            )
+        except KafkaGuardError as error:
+            return error
+        except KafkaError as error:
+            return errors.translate(error, api="Produce")
+        return None
+
+    async def _build_producer(self) -> Any:
+        """Build a guarded producer with the settings of the consumer."""
+        settings = {
+            name: value
+            for name, value in config_of(self._client).items()
+            if value is not None
+        }
+        settings["enable_idempotence"] = True
+        policy = letter_policy(self._policy)
+        producer = guard(factory=AIOKafkaProducer, config=settings, policy=policy)
+        await producer.start()
+        return producer
+
+    async def close_letters(self) -> None:
+        """Close the producer of dead letters, if it was built here."""
+        if self._own_producer is not None:
+            producer = await self._own_producer
+            await producer.stop()

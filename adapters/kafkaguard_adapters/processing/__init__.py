@@ -1,0 +1,1 @@
+"""Consumers that handle records: drivers of the processing machine."""

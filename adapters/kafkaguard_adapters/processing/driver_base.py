@@ -1,0 +1,266 @@
+"""What the drivers of threads and of tasks share."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final
+
+from kafkaguard._delivery.dead_letters import (
+    changed_letter,
+    letter_of_read,
+    without_reasons,
+)
+from kafkaguard._delivery.dialects import LetterFacts, letter_facts
+from kafkaguard._errors import (
+    ClientConfigurationError,
+    ClientStateError,
+    KafkaGuardError,
+)
+from kafkaguard._errors.base import Action
+from kafkaguard._processing.machine import ProcessingMachine
+from kafkaguard._processing.work import End, GiveUp, SendLetter, Tell
+from kafkaguard._retries.events import emit
+from kafkaguard_adapters.processing.stopping import STOPPING
+from kafkaguard_policies.model.policy import ways_of_rejecting
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Sequence
+
+    from kafkaguard._cluster.reports import TopicPartition
+    from kafkaguard._delivery.facts import Raw
+    from kafkaguard._processing.report import ProcessReport, Progress
+    from kafkaguard._processing.rounds import Rounds
+    from kafkaguard._processing.work import Command
+    from kafkaguard._retries.events import Event
+    from kafkaguard_adapters.processing.arguments import Arguments
+    from kafkaguard_adapters.processing.shell import Shell
+    from kafkaguard_policies.retry_policy import RetryPolicy
+
+#: The most records of a poll, and its longest time in seconds: so soon a stop, Ctrl-C
+#: or a command for the client takes effect.
+MOST: Final = 500
+SLICE_S: Final = 0.1
+#: How often a client is polled for one record while reading has stopped.
+KEEP_ALIVE_S: Final = 0.1
+#: How often positions are read while the client returns nothing.
+REST_S: Final = 0.5
+#: How long to wait after a poll has failed with an error that may pass.
+AFTER_ERROR_S: Final = 0.5
+#: How long dead letters may take to be sent.
+LETTER_S: Final = 60.0
+#: The group that handles the letters of a group: its name, and this.
+LETTERS_GROUP: Final = ".letters"
+#: What a listener leaves for the client itself, of the time that it has.
+MARGIN_S: Final = 2.0
+#: After these, the next poll may succeed.
+_PASSES: Final = frozenset(
+    {Action.RETRY, Action.REFRESH, Action.WAIT, Action.REJOIN, Action.IGNORE}
+)
+
+
+class Revocation:
+    """A revocation that is under way.
+
+    Args:
+        places: The revoked partitions.
+        over: An event, set once its records have ended or their time is over.
+    """
+
+    def __init__(self, places: Collection[TopicPartition], over: Any) -> None:
+        self.places = frozenset(places)
+        self.over = over
+
+
+class BaseDriver:
+    """The state of one run.
+
+    Args:
+        shell: The client's.
+        arguments: What ``process()`` was told.
+        policy: The policy.
+        hook: ``on_event``, or None.
+        rounds: The rounds, if records are handled exactly once.
+    """
+
+    def __init__(
+        self,
+        shell: Shell,
+        arguments: Arguments,
+        policy: RetryPolicy,
+        hook: Callable[[Event], object] | None,
+        rounds: Rounds | None = None,
+    ) -> None:
+        self._arguments = arguments
+        self._policy = policy
+        self._hooks = () if hook is None else (hook,)
+        self._base_shell = shell
+        self._offset = time.time() - time.monotonic()
+        self.machine = ProcessingMachine(
+            policy,
+            order=arguments.order,
+            workers=arguments.workers,
+            batch=arguments.batch,
+            offset_of=shell.offset_of,
+            key_of=shell.key_of,
+            random=random.random,
+            client=shell.errors.client,
+            rounds=rounds,
+            idle_timeout=arguments.idle_timeout,
+            until_end=arguments.until_end,
+            now=time.monotonic(),
+        )
+        #: Commands for the thread or task that polls.
+        self._for_pump: deque[Command] = deque()
+        self._events: deque[Event] = deque()
+        self._revocations: list[Revocation] = []
+        self._known_ends: set[TopicPartition] = set()
+        self._end: End | None = None
+        self._stops = False
+        self._next_rest = 0.0
+
+    # --- what the application sees ----------------------------------------------------
+
+    def report(self) -> ProcessReport:
+        """Return the counts so far."""
+        return self.machine.report()
+
+    def progress(self) -> Progress:
+        """Return how the run stands."""
+        return self.machine.progress(time.monotonic())
+
+    def seconds_of(self, moment: float) -> float:
+        """Turn monotonic seconds into seconds since 1970."""
+        return moment + self._offset
+
+    def request_stop(self) -> None:
+        """Let the run end; callable in any thread."""
+        self._stops = True
+
+    # --- parts of both drivers --------------------------------------------------------
+
+    def _must_stop(self) -> bool:
+        stop = self._arguments.stop
+        return self._stops or STOPPING.is_set() or (stop is not None and stop.is_set())
+
+    def _sort(self, commands: Iterable[Command]) -> list[SendLetter]:
+        """Queue commands where they are executed; return the letters."""
+        letters: list[SendLetter] = []
+        for each in commands:
+            match each:
+                case Tell(event):
+                    self._events.append(event)
+                case End():
+                    self._end = each
+                case GiveUp(places):
+                    for revocation in self._revocations:
+                        if revocation.places.issuperset(places):
+                            revocation.over.set()
+                case SendLetter():
+                    letters.append(each)
+                case _:
+                    self._for_pump.append(each)
+        return letters
+
+    def _tell(self) -> None:
+        """Call the hook, without a lock."""
+        while self._events:
+            emit(self._hooks, self._events.popleft())
+
+    def _within(self) -> float:
+        """Return how long the records of revoked partitions may run on."""
+        limit = self._base_shell.revocation_limit() - MARGIN_S
+        return max(0.0, min(limit, self._policy.handler.drain_timeout))
+
+    def _make_letter(self, letter: SendLetter) -> tuple[str, Raw]:
+        """Return a dead letter, and its topic."""
+        shell = self._base_shell
+        raw = shell.raw(letter.record)
+        dialect = self._policy.dead_letter.headers
+        origin = letter_facts(raw.headers) if self._arguments.letters else None
+        if origin is None:
+            place, offset = letter.slot.place, shell.offset_of(letter.record)
+            origin = LetterFacts(None, *place, offset, raw.timestamp_ms, shell.group)
+        made = letter_of_read(raw, origin, letter.error, dialect=dialect)
+        return letter.topic, made
+
+    def _as_first_read(self, record: Any) -> Any:
+        """Return a dead letter as the record that its group has read; None: not ours.
+
+        It is decoded, if the client has deserialisers.
+        """
+        shell = self._base_shell
+        headers = shell.raw(record).headers
+        origin = letter_facts(headers)
+        if origin is None or f"{origin.group}{LETTERS_GROUP}" != shell.group:
+            return None
+        others, _ = without_reasons(headers, self._policy.dead_letter.headers)
+        restored = shell.restore(record, origin, others)
+        return restored if shell.decode is None else shell.decode(restored)
+
+    def _letter_topics(self) -> set[str]:
+        """Return the dead-letter topics that this run may need."""
+        if "dead_letter" not in ways_of_rejecting(self._policy):
+            return set()
+        return {
+            self._policy.dead_letter.topic_for(topic)
+            for topic in self._base_shell.topics()
+        }
+
+    def _refuse_missing(self, missing: Collection[str]) -> None:
+        """Refuse to begin without a topic for dead letters.
+
+        Raises:
+            ClientConfigurationError: Some topics do not exist.
+        """
+        if missing:
+            names = ", ".join(sorted(missing))
+            raise self._base_shell.errors.make(
+                ClientConfigurationError,
+                f"process(): on_reject is dead_letter, and the topic {names} does not "
+                "exist: create it, or name another one in dead_letter.topic",
+            )
+
+    def _poll_failed(self, error: KafkaGuardError, now: float) -> bool:
+        """Record that a poll has failed; return whether the next one may succeed."""
+        if error.verdict.action in _PASSES:
+            return True
+        self.machine.fail(error, now)
+        return False
+
+    def _resting(self, now: float) -> list[TopicPartition]:
+        """Return the partitions whose positions count now, after an empty poll."""
+        machine = self.machine
+        if now < self._next_rest:
+            return []
+        self._next_rest = now + REST_S
+        return list(machine.slots)
+
+    def _seeks(self) -> list[tuple[TopicPartition, int]]:
+        """Return where the client reads on after the run: what is not done."""
+        shell = self._base_shell
+        return [
+            (place, position)
+            for place, slot in self.machine.slots.items()
+            if slot.records and (position := slot.position(shell.offset_of)) is not None
+        ]
+
+
+def as_letter_error(error: Exception) -> KafkaGuardError:
+    """Return why letters were not sent, as an error with a verdict."""
+    if isinstance(error, KafkaGuardError):
+        return error
+    return ClientStateError(f"the dead letter was not sent: {error!r}")
+
+
+def changed_letters(
+    letters: Sequence[tuple[str, Raw]], results: Sequence[KafkaGuardError | None]
+) -> dict[int, tuple[str, Raw]]:
+    """Return refused letters as their topics may take them, by their index."""
+    changed = {}
+    for index, ((topic, raw), error) in enumerate(zip(letters, results, strict=True)):
+        other = None if error is None else changed_letter(raw, error)
+        if other is not None:
+            changed[index] = topic, other
+    return changed

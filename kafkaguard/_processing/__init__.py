@@ -1,0 +1,1 @@
+"""The machine of consumers that handle records, without I/O."""

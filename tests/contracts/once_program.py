@@ -1,0 +1,73 @@
+"""A service that handles records exactly once, to be killed: CLIENT SERVERS TOPIC OUT ID."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from kafkaguard import guard
+
+
+def main(client: str, servers: str, topic: str, out: str, name: str) -> None:
+    """Copy a topic, until there is nothing new for a few seconds."""
+    if client == "confluent":
+        from confluent_kafka import Consumer, Producer
+
+        producer = guard(
+            factory=Producer,
+            config={
+                "bootstrap.servers": servers,
+                "transactional.id": name,
+                "transaction.timeout.ms": 10_000,
+            },
+        )
+        consumer = guard(
+            factory=Consumer,
+            config={
+                "bootstrap.servers": servers,
+                "group.id": topic,
+                "auto.offset.reset": "earliest",
+                "session.timeout.ms": 6_000,
+            },
+        )
+
+        def handle(record):
+            time.sleep(0.002)
+            producer.produce(out, record.value(), key=record.key())
+    else:
+        from kafka import KafkaConsumer, KafkaProducer
+
+        producer = guard(
+            factory=KafkaProducer,
+            config={
+                "bootstrap_servers": servers,
+                "transactional_id": name,
+                "transaction_timeout_ms": 10_000,
+            },
+        )
+        consumer = guard(
+            factory=KafkaConsumer,
+            config={
+                "bootstrap_servers": servers,
+                "group_id": topic,
+                "auto_offset_reset": "earliest",
+                "isolation_level": "read_committed",
+                "session_timeout_ms": 6_000,
+            },
+        )
+
+        def handle(record):
+            time.sleep(0.002)
+            producer.send(out, record.value, key=record.key)
+
+    consumer.subscribe([topic])
+    report = consumer.process(
+        handle, workers=2, order="key", producer=producer, idle_timeout=15
+    )
+    print(report.processed)
+    consumer.close()
+    producer.close()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
