@@ -87,16 +87,22 @@ def handle(
     Returns:
         The arguments of ``ProcessingMachine.finished``.
     """
-    index = -1
+    stops = chunk.stops
     try:
-        for index, record in enumerate(chunk.records):
-            if chunk.stops:
-                return index, {}
-            chunk.at = index
-            handler(record if decode is None else decode(record))
+        if decode is None:
+            for record in chunk.begin():
+                if stops:
+                    return chunk.at, {}
+                handler(record)
+        else:
+            for record in chunk.begin():
+                if stops:
+                    return chunk.at, {}
+                handler(decode(record))
     except BaseException as error:  # noqa: BLE001 - the machine judges it
+        index = chunk.at
         return index + 1, {index: error}
-    return index + 1, {}
+    return len(chunk.records), {}
 
 
 def decode_batch(

@@ -263,7 +263,7 @@ class ProcessingMachine:
     def _stop_chunks(self, slots: Collection[Slot]) -> None:
         for chunk in self._running:
             if chunk.slot in slots:
-                chunk.stops = True
+                chunk.stop()
 
     def _close(self, slots: Collection[Slot]) -> None:
         """Let nothing begin that what was begun does not need to be committed."""
@@ -362,35 +362,37 @@ class ProcessingMachine:
 
     def _fill(self, slot: Slot, until: int) -> None:
         """Put records into lanes, up to an index in the slot."""
-        begin = slot.filled
-        slot.filled = until
-        first = slot.base + begin
-        seqs = range(first, slot.base + until)
-        if not self._by_key:
-            lane = slot.lanes.get(None)
-            if lane is None:
-                lane = slot.lanes[None] = Lane(None)
-            lane.queue += seqs
-            if lane.waiting and self._is_ordered:
-                slot.parked += len(seqs)
-            self._make_ready(slot, lane)
+        begin, slot.filled = slot.filled, until
+        first, last = slot.base + begin, slot.base + until
+        if self._by_key:
+            self._fill_by_key(slot, range(first, last), slot.records[begin:until])
             return
+        lane = slot.lanes.get(None)
+        if lane is None:
+            lane = slot.lanes[None] = Lane(None)
+        lane.queue += range(first, last)
+        if lane.waiting and self._is_ordered:
+            slot.parked += last - first
+        self._make_ready(slot, lane)
+
+    def _fill_by_key(self, slot: Slot, seqs: range, records: list[Any]) -> None:
+        if len(slot.lanes) > self._settings.max_in_flight:
+            slot.forget_lanes()
         lanes, ready, key_of = slot.lanes, slot.ready, self._key_of
-        for seq, record in zip(seqs, slot.records[begin:until], strict=True):
+        for seq, record in zip(seqs, records, strict=True):
             key: Any = key_of(record)
-            if key is None:  # it has no order
-                key = seq
             lane = lanes.get(key)
             if lane is None:
+                if key is None:  # it has no order
+                    key = seq
                 lane = lanes[key] = Lane(key)
-                lane.is_ready = True
-                ready.append(lane)
-            elif lane.waiting:
-                slot.parked += 1
-            elif not (lane.is_ready or lane.is_busy):
-                lane.is_ready = True
-                ready.append(lane)
             lane.queue.append(seq)
+            if not lane.is_ready:
+                if lane.waiting:
+                    slot.parked += 1
+                elif not lane.is_busy:
+                    lane.is_ready = True
+                    ready.append(lane)
         if ready and not slot.is_in_turn:
             slot.is_in_turn = True
             self._turns.append(slot)
@@ -664,16 +666,11 @@ class ProcessingMachine:
             insert(self._lane_of(slot, lanes, seq).queue, [seq])
 
     def _release(self, slot: Slot, lanes: list[Lane]) -> None:
-        """Free lanes that a worker had; forget those of keys that are empty."""
-        by_key = self._by_key
+        """Free lanes that a worker had."""
         for lane in lanes:
             lane.is_busy = False
             if lane.queue:
-                if lane.waiting and self._is_ordered:
-                    continue
                 self._make_ready(slot, lane)
-            elif by_key and not lane.waiting:
-                slot.lanes.pop(lane.key, None)
 
     # --- failures ---------------------------------------------------------------------
 
@@ -1085,11 +1082,12 @@ class ProcessingMachine:
     def _watch_chunks(self, now: float) -> None:
         limit = self._settings.timeout
         for chunk in self._running:
-            if chunk.at != chunk.seen_at:
-                chunk.seen_at, chunk.since = chunk.at, now
+            at = chunk.at
+            if at != chunk.seen_at:
+                chunk.seen_at, chunk.since = at, now
                 chunk.is_told = False
-            if now - chunk.started > LONGEST_CHUNK_S:
-                chunk.stops = True
+            if now - chunk.started > LONGEST_CHUNK_S and not chunk.stops:
+                chunk.stop()
             running = now - chunk.since
             if limit is not None and running > limit and not chunk.is_told:
                 chunk.is_told = True

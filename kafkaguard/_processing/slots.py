@@ -272,6 +272,14 @@ class Slot:
         hole = self.done.find(0)
         return hole < 0 or self.done.find(1, hole) < 0
 
+    def forget_lanes(self) -> None:
+        """Forget lanes without records, which are kept for the next ones of a key."""
+        self.lanes = {
+            key: lane
+            for key, lane in self.lanes.items()
+            if lane.queue or lane.is_busy or lane.waiting
+        }
+
     def rewind(self) -> None:
         """Let all records be handled again; none is with a worker."""
         self.done = bytearray(len(self.records))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import length_hint
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from kafkaguard._cluster.reports import TopicPartition
     from kafkaguard._processing.slots import Lane, Retry, Slot
@@ -19,17 +20,17 @@ WHOLE: Final = -1
 class Chunk:
     """Records that a worker handles one after the other, or as one batch.
 
-    The worker sets ``at`` before each record, and ends before its next record once
-    ``stops`` is set. No lock is needed: each has one writer, and a stale value only
-    costs one more record.
+    The worker takes the records from ``begin()``, and ends before its next record once
+    ``stops`` holds something. Others see from the iterator where it is, so a record
+    costs the worker nothing more. No lock is needed: a stale value only costs one more
+    record.
 
     Attributes:
         slot: The partition, as it was assigned when the records were read.
         seqs: The numbers of the records in their slot.
         records: The client's records.
         lanes: The lanes that no other worker may have meanwhile.
-        at: The index of the record that is being handled.
-        stops: Whether the worker ends before its next record.
+        stops: Empty, until the worker is to end before its next record.
         started: When the worker took it.
         seen_at: The last value of ``at`` that the machine saw.
         since: When the machine first saw it.
@@ -39,7 +40,7 @@ class Chunk:
     """
 
     __slots__ = (
-        "at",
+        "_iterator",
         "counted",
         "is_told",
         "lanes",
@@ -67,9 +68,27 @@ class Chunk:
         self.seqs = seqs
         self.records = records
         self.lanes = lanes
-        self.at = self.seen_at = self.counted = 0
-        self.stops = self.is_told = False
+        self._iterator: Any = None
+        self.seen_at = self.counted = 0
+        self.stops: list[bool] = []
+        self.is_told = False
         self.started = self.since = now
+
+    def begin(self) -> Iterator[Any]:
+        """Return the records, whose iterator others look at."""
+        self._iterator = iterator = iter(self.records)
+        return iterator
+
+    @property
+    def at(self) -> int:
+        """The index of the record that is being handled, or of the last one."""
+        if self._iterator is None:
+            return 0
+        return max(0, len(self.records) - length_hint(self._iterator) - 1)
+
+    def stop(self) -> None:
+        """Let the worker end before its next record."""
+        self.stops.append(True)
 
     def retry(self, index: int) -> Retry | None:
         """Return the earlier failures of a record; None: there are none."""

@@ -2,6 +2,7 @@
 
 ``python -m tests.chaos --seconds 45 --seed 7`` runs three brokers (replication factor 3,
 min.insync.replicas 2) and four sending threads. It exits with 1 where a word was wrong.
+``--process`` runs services that handle records instead, and kills them too.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from random import Random
 from kafka import KafkaConsumer, TopicPartition
 
 from kafkaguard.testing import KafkaCluster
+from tests.chaos import processing
 from tests.chaos.clients import CLIENTS, DELIVERY_S
 from tests.chaos.faults import Faults
 from tests.chaos.load import Load
@@ -184,7 +186,11 @@ def main():
     parser.add_argument("--seconds", type=float, default=45.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--client", choices=CLIENTS, default="kafka-python")
+    parser.add_argument("--process", action="store_true", help="services, not sends")
+    parser.add_argument("--bare", action="store_true", help="a loop written by hand")
     chosen = parser.parse_args()
+    if chosen.process:
+        return main_of_services(chosen)
     logging.getLogger("kafka").setLevel(logging.CRITICAL)
     uncaught = Uncaught()
     with KafkaCluster(brokers=3) as cluster:
@@ -205,6 +211,20 @@ def main():
     bad["threads that hang"] = 0 if has_ended else 1
     bad["close() too slow"] = 1 if seconds > CLOSE_S + MARGIN_S else 0
     say(chosen, faults, load.told, bad, uncaught, maybe_twice)
+    return int(any(bad.values()))
+
+
+def main_of_services(chosen):
+    """Let services handle records while brokers fail; compare at the end."""
+    random = Random(chosen.seed)
+    with KafkaCluster(brokers=3) as cluster:
+        faults = Faults(cluster, None, Random(chosen.seed), 12)
+        bad, facts = processing.play(
+            cluster, chosen.client, chosen.seconds, random, faults, bare=chosen.bare
+        )
+    print(f"seed {chosen.seed}, {chosen.client}: {dict(faults.done)}")
+    for word, count in {**facts, **bad}.items():
+        print(f"  {word}: {count}")
     return int(any(bad.values()))
 
 

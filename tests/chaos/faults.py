@@ -15,7 +15,7 @@ class Faults:
 
     Args:
         cluster: Three brokers.
-        topic: The topic that becomes compacted and back.
+        topic: The topic that becomes compacted and back; None: there is none.
         random: Where the seed is.
         longer: Seconds that are longer than a delivery may take.
     """
@@ -32,7 +32,9 @@ class Faults:
     def run(self, seconds):
         """Let things happen for so long, and leave the cluster whole."""
         end = time.monotonic() + seconds
-        kinds = [self.kill, self.pause, self.all_down, self.compact]
+        kinds = [self.kill, self.pause, self.all_down]
+        if self._topic is not None:
+            kinds.append(self.compact)
         while True:
             self._random.shuffle(kinds)
             for kind in kinds:

@@ -96,7 +96,7 @@ class Librdkafka:
         self.shell.hear_errors()
 
     def report(self, _=0):
-        """Take the counts so far."""
+        """Take the counts so far, as ``report()`` does."""
         for window, count in self.shell.delivered().items():
             if window.ended is None:
                 self.counters.count_batch(window, count)

@@ -17,6 +17,7 @@ from confluent_kafka import Producer
 import kafkaguard
 from kafkaguard import events as ev
 from kafkaguard._delivery.dialects import LetterFacts, letter_facts
+from tests.contracts.producer import until
 
 LETTERS = {"on_reject": "dead_letter"}
 
@@ -189,6 +190,19 @@ class ProcessContract:
         ):
             member.process(Seen(self.read), until_end=True)
         assert self.setting in str(caught.value)
+
+    def test_where_a_new_group_begins_at_the_end_is_committed_before_a_record_is_read(
+        self, kafka_cluster, kafka_topic
+    ):
+        """If this member dies first, the next one reads what has come since."""
+        fill(kafka_cluster, kafka_topic, 5)
+        latest = {"auto_offset_reset": "latest"}
+        with self.open(kafka_cluster, kafka_topic, **latest) as member:
+            member.start(Seen(self.read))
+            until(
+                lambda: committed(kafka_cluster, kafka_topic, kafka_topic, 1) == [5], 30
+            )
+            assert member.end().committed == 0
 
     def test_nothing_is_committed_before_it_is_handled(
         self, kafka_cluster, kafka_topic

@@ -180,6 +180,7 @@ class World:
         self.paused: set[TopicPartition] = set()
         self.free = self.workers
         self.running: dict[Any, Assignment] = {}
+        self.iterators: dict[Any, Any] = {}
         self.pending_revocation: tuple[float, list] | None = None
         self.is_over = False
         self.error: BaseException | None = None
@@ -607,8 +608,9 @@ class World:
 
     def _handle(self, chunk: Any, assignment: Assignment, index: int) -> None:
         """Begin to handle a record of a chunk."""
-        chunk.at = index
-        record = chunk.records[index]
+        if index == 0:
+            self.iterators[chunk] = chunk.begin()
+        record = next(self.iterators[chunk])
         self._start(assignment, record)
         self.later(self._time(record), self._end_handle, chunk, assignment, index)
 

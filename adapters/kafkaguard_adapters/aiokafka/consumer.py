@@ -300,6 +300,7 @@ class GuardedConsumer(AwaitedProcessing, ForkSafe, StandIn):
         self._check()
         if self._shell is None:
             raise ClientStateError("process() does not know this version of aiokafka")
+        self._shell.group_starts.commits_itself = True
         return AIOKafkaProcessShell(
             self, self._committing, self._shell.positions, arguments, self._wish
         )

@@ -658,6 +658,7 @@ class GuardedConsumer(Processing, BlockingConsumer):
     def _make_process_shell(self, arguments: Arguments) -> ThreadShell:
         check_subscribed(self)
         self._switch_off_commits()
+        self._group_starts.commits_itself = True
         return ConfluentProcessShell(self, arguments, self._wish)
 
     def _switch_off_commits(self) -> None:

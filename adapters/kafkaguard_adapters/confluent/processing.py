@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from functools import partial
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final
 
 from confluent_kafka import (
@@ -80,6 +81,8 @@ class ConfluentProcessShell:
         self._own_producer: Any = None
         self._paused: set[TopicPartition] = set()
         self._starts: dict[TopicPartition, int] = {}
+        #: The topic that all messages are of; None: there may be several.
+        self._only_topic: str | None = None
         self._key_deserialiser = getattr(self._client, "_key_deserializer", None)
         self._value_deserialiser = getattr(self._client, "_value_deserializer", None)
         self.group: str | None = self._config.get("group.id")
@@ -151,6 +154,9 @@ class ConfluentProcessShell:
 
     def listen(self, listener: Listener) -> Collection[TopicPartition]:
         """Tell a listener of rebalances from now on."""
+        names = self._guarded.subscribed
+        is_one = len(names) == 1 and not names[0].startswith("^")
+        self._only_topic = names[0] if is_one else None
         self._guarded.rebalances = _Rebalances(self, listener)
         return self._assignment()
 
@@ -165,13 +171,17 @@ class ConfluentProcessShell:
     def poll(self, most: int, seconds: float) -> Iterable[Fetched]:
         """Return records, or nothing after seconds."""
         messages = self._guarded.read_raw(most, seconds)
+        if not messages:
+            return ()
+        partitions = list(map(Message.partition, messages))
+        topics: Iterable[str] = map(Message.topic, messages)
+        if self._only_topic is not None:
+            if partitions.count(partitions[0]) == len(partitions):
+                return (((self._only_topic, partitions[0]), messages),)  # type: ignore[return-value]  # the pair equals a TopicPartition
+            topics = repeat(self._only_topic)
         groups: dict[Any, list[Any]] = {}
-        topics, partitions = (
-            map(Message.topic, messages),
-            map(Message.partition, messages),
-        )
         for place, message in zip(
-            zip(topics, partitions, strict=True), messages, strict=True
+            zip(topics, partitions, strict=False), messages, strict=True
         ):
             group = groups.get(place)
             if group is None:

@@ -374,7 +374,7 @@ class ConfluentShell(ReportingShell):
             topic = attempts.renewed.pop()
             for window in self.open_windows():
                 if topic in (None, window.place.topic):
-                    window.doubt(0)
+                    window.doubt(window.counted)
                     self.close_window(window)  # what comes later is in no doubt
                     self._capacities.pop(window.place.topic, None)
 
@@ -382,8 +382,14 @@ class ConfluentShell(ReportingShell):
         return any(window.failed_reports for window in self.open_windows())
 
     def delivered(self) -> dict[Batch, int]:
-        """Count the delivered records of each window that has not ended."""
-        return {window: window.delivered for window in self.open_windows()}
+        """Count the delivered records of each window that has not ended.
+
+        Their lines of the log came before, also those that nobody has read: what these
+        say of the records is known when the records are counted.
+        """
+        counts: dict[Batch, int] = {w: w.delivered for w in self.open_windows()}
+        self._hear_lines()
+        return counts
 
     # --- the guard's own polls --------------------------------------------------------
 
@@ -875,7 +881,7 @@ class ConfluentShell(ReportingShell):
         most = self.traits.largest_request
         if isinstance(answer, int) and most and answer < most:
             self._settings.warn_of_batch_size(topic, answer)
-            if not self.traits.compresses:
+            if not (self.traits.compresses or self.traits.transactional):
                 self.limits[topic] = answer, _now() + TTL_S
                 self._close_windows(topic)
         return answer

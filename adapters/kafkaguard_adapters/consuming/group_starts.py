@@ -24,7 +24,7 @@ class GroupStarts:
     Args:
         group: The consumer's group; None: it has none, and commits nothing.
         reset: Where the client begins without a commit.
-        commits_itself: Whether the client commits in the background.
+        commits_itself: Whether the client, or the guard, commits without being asked.
         commit: Commits offsets, without raising an error.
     """
 
@@ -37,7 +37,7 @@ class GroupStarts:
         commit: Callable[[dict[TopicPartition, int]], object],
     ) -> None:
         self._group = group
-        self._commits_itself = commits_itself
+        self.commits_itself = commits_itself
         self._commit = commit
         #: Whether a partition without a commit matters, and nothing was said about it.
         self.matters = bool(group) and reset == "latest"
@@ -46,7 +46,7 @@ class GroupStarts:
         """Record where reading begins in partitions without a committed offset."""
         if not starts or not self.matters:
             return
-        if self._commits_itself:
+        if self.commits_itself:
             self._commit(dict(starts))
             return
         self.matters = False

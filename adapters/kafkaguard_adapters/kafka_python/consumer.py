@@ -354,6 +354,7 @@ class GuardedConsumer(Processing, PublicConsumer):
         )
 
     def _make_process_shell(self, arguments: Arguments) -> ThreadShell:
+        self._shell.group_starts.commits_itself = True
         return KafkaPythonProcessShell(self, self._committing, arguments, self._wish)
 
     def close(self, autocommit: bool = True, timeout_ms: float | None = None) -> None:

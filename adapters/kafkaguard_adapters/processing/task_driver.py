@@ -287,17 +287,17 @@ class TaskDriver(BaseDriver):
         call, decode = self._limited(), self._shell.decode
         if self._arguments.letters is not None:
             decode = None  # the handler of letters does it
-        index = -1
+        stops = chunk.stops
         try:
-            for index, record in enumerate(chunk.records):
-                if chunk.stops:
-                    return index, {}
-                chunk.at = index
+            for record in chunk.begin():
+                if stops:
+                    return chunk.at, {}
                 await call(record if decode is None else decode(record))
         except BaseException as error:  # noqa: BLE001 - the machine judges it
             self._pass_cancellation(error)
+            index = chunk.at
             return index + 1, {index: error}
-        return index + 1, {}
+        return len(chunk.records), {}
 
     async def _handle_batch(self, chunk: Chunk) -> Attempted:
         """Handle the records of a chunk as one batch."""
