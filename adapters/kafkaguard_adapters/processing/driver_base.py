@@ -56,7 +56,10 @@ LETTERS_GROUP: Final = ".letters"
 MARGIN_S: Final = 2.0
 #: After these, the next poll may succeed.
 _PASSES: Final = frozenset(
-    {Action.RETRY, Action.REFRESH, Action.WAIT, Action.REJOIN, Action.IGNORE}
+    {
+        *(Action.RETRY, Action.REFRESH, Action.WAIT, Action.REJOIN, Action.IGNORE),
+        Action.IN_DOUBT,  # of a read: nothing was written
+    }
 )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkaguard._errors import KafkaGuardError
@@ -104,7 +105,8 @@ class ThreadDriver(BaseDriver):
                 self.assigned(assigned)
             self._pump()
             for place, offset in self._seeks():
-                self._shell.seek(place, offset)
+                with suppress(KafkaGuardError):  # it may be revoked by now
+                    self._shell.seek(place, offset)
         finally:
             self._over.set()
             with self._lock:
