@@ -57,6 +57,10 @@ differ: .venv/installed ## Guarded clients beside bare ones, 300 seeded programs
 chaos: .venv/installed ## A guarded producer while three brokers fail: CHAOS='--seconds 600 --seed 3'
 	$(BIN)/python -W ignore -m tests.chaos $(CHAOS)
 
+.PHONY: deadlines
+deadlines: .venv/installed ## Outcomes within the policy's deadline, under faults that last: DEADLINES='--deadlines 3'
+	$(BIN)/python -W ignore -m tests.deadlines $(DEADLINES)
+
 .PHONY: size
 size: ## The statements of each room, without docstrings
 	@$(PYTHON) scripts/size.py

@@ -12,8 +12,10 @@ from tables import parse, table
 
 from kafkaguard import load_policy
 from kafkaguard_adapters.asking import lag_gauges
+from kafkaguard_adapters.policy_in_effect import policy_for
 from kafkaguard_adapters.policy_uses import USES, given_settings
 from kafkaguard_adapters.spark.driver import telling
+from kafkaguard_policies.advice.client_settings import DEFAULTS
 from kafkaguard_policies.model import policy as models
 from kafkaguard_policies.model.base import Part
 from kafkaguard_policies.model.fields import Bound
@@ -189,6 +191,21 @@ class UsesTable(SphinxDirective):
         return parse(self, _uses(frozenset().union(*USES.values())))
 
 
+class PolicyBecomes(SphinxDirective):
+    """What the default policy becomes for a producer of each client."""
+
+    def run(self) -> list[nodes.Node]:
+        """Draw a table of the settings that a client has a setting for."""
+        rows = [
+            (client, f"`{row.setting}`", row.value, f"`{row.became}`", row.obeyed_by)
+            for client in DEFAULTS
+            for row in policy_for(load_policy("default"), client).settings
+            if row.became
+        ]
+        headings = ("Client", "Setting", "Value", "Becomes", "Obeyed by")
+        return parse(self, table(headings, rows))
+
+
 class PresetUses(SphinxDirective):
     """The same for the settings in the file of each preset."""
 
@@ -251,5 +268,6 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.add_directive("preset-table", PresetTable)
     app.add_directive("metric-table", MetricTable)
     app.add_directive("policy-uses", UsesTable)
+    app.add_directive("policy-becomes", PolicyBecomes)
     app.add_directive("preset-uses", PresetUses)
     return {"parallel_read_safe": True}

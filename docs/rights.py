@@ -69,7 +69,7 @@ USES = (
         "measure the lag of a named group",
         "lag",
         (_GROUP, _DESCRIBE),
-        "the topic is missing in the answer",
+        "the topic is missing in the answer, and `report.complete` is False",
     ),
     Use(
         "measure the lag of all groups",
@@ -79,7 +79,8 @@ USES = (
             ("DESCRIBE", "GROUP", "*"),
             _DESCRIBE,
         ),
-        "topics that the user may not describe are missing",
+        "topics that the user may not describe are missing, and `report.complete` is "
+        "False",
     ),
     Use(
         "look up offsets",

@@ -21,7 +21,9 @@ async def send(producer, topic, value, key) -> str:
 
 async def main(servers: str, topic: str) -> None:
     """Send three records at the same time; the second one has no key."""
-    client = AIOKafkaProducer(bootstrap_servers=servers, linger_ms=50)
+    client = AIOKafkaProducer(
+        bootstrap_servers=servers, linger_ms=50, enable_idempotence=True
+    )
     async with guard(client) as producer:
         outcomes = await asyncio.gather(
             send(producer, topic, b"1013", b"N14228"),

@@ -24,7 +24,7 @@ def service(servers: str, orders: str, totals: str, done: asyncio.Event) -> Fast
 
     @asynccontextmanager
     async def lifespan(context: ContextRepo):
-        client = AIOKafkaProducer(bootstrap_servers=servers)
+        client = AIOKafkaProducer(bootstrap_servers=servers, enable_idempotence=True)
         async with guard(client) as producer:
             context.set_global("producer", producer)
             yield

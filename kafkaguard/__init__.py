@@ -46,6 +46,12 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.processing.stopping import (
         stop_on_signals as stop_on_signals,
     )
+    from kafkaguard_adapters.replay.calls import replay as replay
+    from kafkaguard_adapters.replay.letters import DeadLetter as DeadLetter
+    from kafkaguard_adapters.replay.report import (
+        ReplayPlan as ReplayPlan,
+        ReplayReport as ReplayReport,
+    )
     from kafkaguard_policies.reading.sources import load_policy as load_policy
     from kafkaguard_policies.retry_policy import RetryPolicy as RetryPolicy
     from kafkaguard_policies.decorator import retry as retry
@@ -69,6 +75,9 @@ exports(
         "kafkaguard._errors.base": "Action RuleInfo Verdict",
         "kafkaguard_adapters.guard": "guard",
         "kafkaguard_adapters.processing.stopping": "stop_on_signals",
+        "kafkaguard_adapters.replay.calls": "replay",
+        "kafkaguard_adapters.replay.letters": "DeadLetter",
+        "kafkaguard_adapters.replay.report": "ReplayPlan ReplayReport",
         "kafkaguard_policies.reading.sources": "load_policy",
         "kafkaguard_policies.retry_policy": "RetryPolicy",
         "kafkaguard_policies.decorator": "retry",

@@ -27,6 +27,17 @@ if TYPE_CHECKING:
         PartitionOffset as PartitionOffset,
     )
     from kafkaguard._cluster.reports import TopicPartition as TopicPartition
+    from kafkaguard._cluster.transactions import (
+        OpenProducer as OpenProducer,
+        OpenTransaction as OpenTransaction,
+        TransactionsReport as TransactionsReport,
+    )
+    from kafkaguard._doctor.findings import (
+        Diagnosis as Diagnosis,
+        Finding as Finding,
+        Severity as Severity,
+    )
+    from kafkaguard_adapters.diagnose import diagnose as diagnose
     from kafkaguard_adapters.asking.cluster_calls import (
         AsyncClusterCalls as AsyncClusterCalls,
         AsyncReportCalls as AsyncReportCalls,
@@ -50,6 +61,11 @@ exports(
         "kafkaguard._cluster.log_dirs": "BrokerLogDirs LogDir LogDirsReport Replica",
         "kafkaguard._cluster.offsets": "OffsetsReport PartitionOffset",
         "kafkaguard._cluster.reports": "TopicPartition",
+        "kafkaguard._cluster.transactions": (
+            "OpenProducer OpenTransaction TransactionsReport"
+        ),
+        "kafkaguard._doctor.findings": "Diagnosis Finding Severity",
+        "kafkaguard_adapters.diagnose": "diagnose",
         "kafkaguard_adapters.asking.cluster_calls": (
             "AsyncClusterCalls AsyncReportCalls ClusterCalls ReportCalls"
         ),

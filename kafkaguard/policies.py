@@ -13,6 +13,10 @@ if TYPE_CHECKING:
         Ruling as Ruling,
         StopReason as StopReason,
     )
+    from kafkaguard_adapters.policy_in_effect import (
+        PolicyInEffect as PolicyInEffect,
+        SettingInEffect as SettingInEffect,
+    )
     from kafkaguard_policies.advice.preview import (
         Preview as Preview,
         PreviewRow as PreviewRow,
@@ -48,6 +52,7 @@ exports(
     {
         "kafkaguard._retries.breaker": "BreakerState",
         "kafkaguard._retries.machine": "CallContext Ruling StopReason",
+        "kafkaguard_adapters.policy_in_effect": "PolicyInEffect SettingInEffect",
         "kafkaguard_policies.advice.preview": "Preview PreviewRow",
         "kafkaguard_policies.advice.stacking": "Finding check_stacking",
         "kafkaguard_policies.model.handler": "Handler",

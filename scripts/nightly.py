@@ -94,6 +94,7 @@ def steps(commit: str) -> list[Step]:
             )
             for client in _CLIENTS
         ),
+        _make("deadlines"),
         _make("outages"),
         _make("fuzz"),
         _make("mutate", f"MUTATE=--seed {seed}"),

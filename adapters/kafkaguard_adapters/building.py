@@ -27,6 +27,8 @@ class Wish:
         cache: Facts about topics: those that the caller has declared, and later those
             that were looked up.
         on_event: The hook for events, or None.
+        settings: The settings of the client that a policy may change, by Kafka's names;
+            None: they are not known.
     """
 
     policy: RetryPolicy
@@ -34,6 +36,7 @@ class Wish:
     config: Mapping[str, Any] | None = None
     cache: TopicFactsCache = field(default_factory=TopicFactsCache)
     on_event: Callable[[Event], object] | None = None
+    settings: Mapping[str, Any] | None = None
 
 
 def build(factory: Callable[..., Any], config: Mapping[str, Any]) -> Any:

@@ -19,7 +19,7 @@ from kafkaguard._verdicts.topic_facts import TopicFactsCache
 from kafkaguard_adapters.asking.cluster_view import explain
 from kafkaguard_adapters.building import Wish, build
 from kafkaguard_adapters.policy_uses import obeyed_by, unused_settings
-from kafkaguard_adapters.stacking import compare
+from kafkaguard_adapters.stacking import compare, with_policy
 from kafkaguard_adapters.wire.client_settings import SettingError, check_names
 from kafkaguard_adapters.wire.io_thread import run
 from kafkaguard_policies.reading.sources import load_policy, presets
@@ -71,7 +71,8 @@ def guard(
         client: A producer, consumer or admin client of kafka-python, confluent-kafka or
             aiokafka. After this call, use only the guarded client.
         factory: Builds the client, usually its class; give it instead of ``client``.
-            The guard can then build the client again if it dies, and in a forked child.
+            A producer then gets the policy as settings, where ``config`` has none. The
+            guard can build the client again if it dies, and in a forked child.
         config: The settings for ``factory``, or the settings of ``client`` if they
             cannot be read from it (confluent-kafka).
         policy: A :class:`~kafkaguard.RetryPolicy`, or an argument of
@@ -104,18 +105,19 @@ def guard(
     hook("guard(): on_event", on_event)
     if config is not None:
         mapping("guard(): config", config, "a mapping of the client's settings")
+    loaded = load_policy(policy)  # before a client connects, which may take a minute
     if factory is not None:
-        client, config = _build(factory, config or {})
+        client, config = _build(factory, config or {}, loaded)
     _check_unguarded(client)
     home = _home_of(client)
     if config is not None and factory is None:
         _check_names(type(client), home, config)
-    loaded = load_policy(policy)
-    compare(client, home, config, loaded, strict=strict)
+    settings = compare(client, home, config, loaded, strict=strict)
     module = import_module(home)
     _warn_of_unused(loaded, obeyed_by(home), client)
     cache = TopicFactsCache(topics)
-    guarded = module.wrap(client, Wish(loaded, factory, config, cache, on_event))
+    wish = Wish(loaded, factory, config, cache, on_event, settings)
+    guarded = module.wrap(client, wish)
     if client is not None:
         _GUARDS[id(client)] = guarded
     return guarded
@@ -202,13 +204,13 @@ def _check_topics(topics: Any) -> None:
 
 
 def _build(
-    factory: Callable[..., Any], config: Mapping[str, Any]
+    factory: Callable[..., Any], config: Mapping[str, Any], policy: RetryPolicy
 ) -> tuple[Any, Mapping[str, Any]]:
-    """Build a client.
+    """Build a client, whose settings are the policy where the application set none.
 
     Returns:
-        The client, and its settings with the callbacks that an adapter has added, since
-        they must be given when the client is built.
+        The client, and its settings with those of the policy, and with the callbacks
+        that an adapter has added, since they must be given when the client is built.
 
     Raises:
         KafkaGuardError: What a client's class raises, also of its own class.
@@ -219,14 +221,20 @@ def _build(
     _check_names(cast("type", factory), home, config)
     _check_servers(cast("type", factory), home, config)
     prepare = getattr(import_module(home), "prepare", None)
-    prepared: Mapping[str, Any] = prepare(config) if prepare else config
+    whole = with_policy(cast("type", factory), home, config, policy)
+    prepared: Mapping[str, Any] = prepare(whole) if prepare else whole
     errors = _import_sibling(home, "errors").errors
     try:
         return build(factory, prepared), prepared
-    except errors.base as error:
+    except (errors.base, SystemError) as raised:
+        # confluent-kafka hides its error in a SystemError if a callback ran after it.
+        error = raised if isinstance(raised, errors.base) else raised.__cause__
+        if not isinstance(error, errors.base):
+            raise
         read_settings = _import_sibling(home, "settings").read_settings
         settings = partial(read_settings, config, errors.make)
-        raise run(explain(errors.translate(error), settings, errors.make)) from error
+        failure = run(explain(errors.translate(error), settings, errors.make))
+        raise failure from failure.__cause__
 
 
 def _home_of_class(kind: type) -> str | None:

@@ -28,6 +28,7 @@ from kafkaguard_adapters.asking.cluster_calls import (
     ReportCalls,
 )
 from kafkaguard_adapters.kafka_python.guarded_producer import GuardedProducer
+from kafkaguard_adapters.policy_in_effect import GovernedProducer
 from kafkaguard_adapters.processing.consumer import AwaitedProcessing, Processing
 
 _ClientT = TypeVar("_ClientT")
@@ -115,7 +116,9 @@ class ConfluentAIOProducer(
     AsyncClusterCalls, _Awaited, confluent_kafka.aio.AIOProducer
 ): ...
 
-class ConfluentProducer(ClusterCalls, _Blocking, confluent_kafka.Producer):
+class ConfluentProducer(
+    ClusterCalls, GovernedProducer, _Blocking, confluent_kafka.Producer
+):
     def report(self) -> DeliveryReport: ...
     def transaction(self) -> AbstractContextManager[None]: ...
     def close(self, timeout: float | None = None) -> bool: ...

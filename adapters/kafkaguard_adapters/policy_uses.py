@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 PRODUCER: Final = frozenset(
     {
+        "attempt_timeout",
         "backoff",
         "breaker",
         "budget",
@@ -95,7 +96,7 @@ USES: Final[dict[str, frozenset[str]]] = {
     "kafka-python producer": PRODUCER,
     "confluent-kafka producer": PRODUCER,
     "confluent-kafka AIOProducer": frozenset({"null_key"}),
-    "aiokafka producer": PRODUCER,
+    "aiokafka producer": PRODUCER - {"attempt_timeout"},
     "consumer": CONSUMER,
     "Spark write": SPARK_WRITE,
     "Spark guard_sink": GUARD_SINK,

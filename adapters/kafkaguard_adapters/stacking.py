@@ -1,13 +1,20 @@
-"""Comparison of a client's own settings with the policy."""
+"""A policy beside a client's settings: what it adds, and what contradicts it."""
 
 from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from kafkaguard._errors.made import module_of
 from kafkaguard_adapters.wire.client_settings import ALIASES
-from kafkaguard_policies.advice.stacking import check_stacking, report_stacking
+from kafkaguard_policies.advice.client_settings import DEFAULTS, added_settings
+from kafkaguard_policies.advice.stacking import (
+    OVERRULED,
+    check_stacking,
+    report_stacking,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -24,7 +31,11 @@ _NAMES = (
     "enable.idempotence",
     "delivery.timeout.ms",
     "request.timeout.ms",
+    "retry.backoff.ms",
+    "retry.backoff.max.ms",
     "max.block.ms",
+    "linger.ms",
+    "max.in.flight.requests.per.connection",
     "max.poll.interval.ms",
     "session.timeout.ms",
     "transactional.id",
@@ -33,17 +44,48 @@ _NAMES = (
 #: librdkafka's defaults.
 _LIBRDKAFKA = {
     "producer": {
+        **DEFAULTS["confluent-kafka"],
         "acks": -1,
-        "retries": 2_147_483_647,
         "enable.idempotence": False,
-        "delivery.timeout.ms": 300_000,
-        "request.timeout.ms": 30_000,
         "transaction.timeout.ms": 60_000,
     },
     "consumer": {"max.poll.interval.ms": 300_000, "session.timeout.ms": 45_000},
     "admin": {},
 }
 _WORDS = {"true": True, "false": False, "all": -1}
+
+
+def with_policy(
+    kind: type, home: str, config: Mapping[str, Any], policy: RetryPolicy
+) -> dict[str, Any]:
+    """Add a policy to the settings with which the guard builds a producer.
+
+    Args:
+        kind: The producer's class. One with an ``__init__`` of its own may not take
+            the settings, so it gets none.
+        home: The module that guards it.
+        config: The application's settings; nothing of them changes.
+        policy: The policy.
+    """
+    _, folder, role = home.split(".")
+    is_dotted = folder == "confluent"
+    maker = next(each for each in kind.__mro__ if "__init__" in vars(each))
+    takes = (
+        any("." in name for name in config)
+        if is_dotted
+        else module_of(maker).startswith(("kafka.", "aiokafka."))
+    )
+    if role != "producer" or not takes:
+        return dict(config)
+    own = {
+        ALIASES.get(name, name) if is_dotted else name.replace("_", "."): value
+        for name, value in config.items()
+    }
+    added = added_settings(policy, _READERS[folder][0], own)
+    return {
+        **config,
+        **{n if is_dotted else _to_argument(n): v for n, v in added.items()},
+    }
 
 
 def compare(
@@ -53,7 +95,7 @@ def compare(
     policy: RetryPolicy,
     *,
     strict: bool,
-) -> None:
+) -> Mapping[str, Any] | None:
     """Warn about settings that contradict the policy, or refuse them.
 
     If the settings cannot be read, a line is logged and no warning is issued, because
@@ -66,21 +108,41 @@ def compare(
         policy: The policy.
         strict: Raise an error, also if the settings cannot be read.
 
+    Returns:
+        The settings that were compared, by Kafka's names; None: they cannot be read.
+
     Raises:
         StackingError: ``strict`` is set, and a setting is not safe or cannot be read.
     """
     _, folder, kind = home.split(".")
+    is_producer = kind == "producer"
     kind = kind.removeprefix("aio_")
     library, read = _READERS[folder]
-    settings = read(client, kind, config)
+    settings: Mapping[str, Any] | None = read(client, kind, config)
     findings = check_stacking(policy, settings, kind=kind, client=library)  # type: ignore[arg-type]  # a home's last part is a kind
     if settings is None and not strict:
         for finding in findings:
             _log.warning("%s", finding)
-        return
+        return None
     if folder != "confluent":
         findings = tuple(map(_with_underscores, findings))
-    report_stacking(findings, strict=strict, stacklevel=4)
+    overruled = tuple(each for each in findings if each.id == OVERRULED)
+    others = tuple(each for each in findings if each.id != OVERRULED)
+    report_stacking(
+        findings if strict and is_producer else others, strict=strict, stacklevel=4
+    )
+    if overruled and is_producer:
+        _warn_once(
+            f"guard(): {'; '.join(map(str, overruled))}. Or let the policy set them: "
+            "guard(factory=..., config={...}) without these settings"
+        )
+    return settings
+
+
+@lru_cache(maxsize=256)
+def _warn_once(text: str) -> None:
+    """Log a text once in a process."""
+    _log.warning("%s", text)
 
 
 def _with_underscores(finding: Finding) -> Finding:
@@ -119,13 +181,14 @@ def _read_aiokafka(
         settings["retries"] = float("inf")  # no such setting; aiokafka always retries
         settings["enable.idempotence"] = transactions is not None
         settings["acks"] = client._sender._acks  # noqa: SLF001 - not public in aiokafka
+        settings["retry.backoff.ms"] = client._sender._retry_backoff * 1000  # noqa: SLF001 - not public in aiokafka
         if transactions is not None and transactions.transactional_id:
             settings["transactional.id"] = transactions.transactional_id
             settings["transaction.timeout.ms"] = transactions.transaction_timeout_ms
     return settings
 
 
-def _read_confluent(
+def read_confluent(
     _client: Any, kind: str, config: Mapping[str, Any] | None
 ) -> dict[str, Any] | None:
     """Read the settings that the user gave; the client does not expose its settings."""
@@ -152,6 +215,6 @@ def _parse(value: Any) -> Any:
 
 _READERS: dict[str, tuple[str, Any]] = {
     "aiokafka": ("aiokafka", _read_aiokafka),
-    "confluent": ("confluent-kafka", _read_confluent),
+    "confluent": ("confluent-kafka", read_confluent),
     "kafka_python": ("kafka-python", _read_kafka_python),
 }

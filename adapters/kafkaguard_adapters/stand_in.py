@@ -147,7 +147,8 @@ class GuardedAsyncClient(AsyncReportCalls, StandIn):
             await self._close_after_failure()
             if isinstance(error, self._client_error):
                 view, failure = self.cluster_view, self._translate(error)
-                raise await explain(failure, view.settings, view.make) from error
+                failure = await explain(failure, view.settings, view.make)
+                raise failure from failure.__cause__
             raise
 
     async def _close_client(self) -> None:

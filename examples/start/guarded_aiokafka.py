@@ -13,7 +13,10 @@ policy = {"on_reject": "dead_letter", "dead_letter": {"topic": "flights-refused"
 
 async def main() -> None:
     """Send three records at the same time."""
-    client = AIOKafkaProducer(bootstrap_servers=os.environ["KAFKA"], linger_ms=100)
+    servers = os.environ["KAFKA"]
+    client = AIOKafkaProducer(
+        bootstrap_servers=servers, linger_ms=100, enable_idempotence=True
+    )
     async with guard(client, policy=policy) as producer:
         await producer.send("flights", b"1013", key=b"N14228")
         await producer.send("flights", b"2020")  # no key

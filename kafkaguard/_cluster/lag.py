@@ -56,6 +56,8 @@ class TimeReason(StrEnum):
     """This user may not Read the topic."""
     NO_ANSWER = "no answer"
     """The leader did not answer in time, or answered with an error."""
+    SECONDS = "in seconds, it seems"
+    """The timestamp is of 1970: its producer gives seconds instead of milliseconds."""
     BATCH = "of its batch"
     """An estimate: the timestamp of its batch, whose compression is unsupported."""
 
@@ -82,6 +84,9 @@ _GRAVITY = tuple(LagState)
 NO_SUCH_GROUP = "unknown"
 _WITHOUT_MEMBERS = frozenset({"Empty", "Dead", NO_SUCH_GROUP})
 _UNDECIDABLE = frozenset(LagReason) - {LagReason.NO_COMMIT, LagReason.LEFT}
+#: Timestamps of 1970 that are times since this one if they are seconds: 2000-01-01.
+_FIRST_IN_SECONDS = 946_684_800
+_MS = 1_000
 #: A timestamp up to this many seconds ahead counts as now, because clocks differ.
 _CLOCKS_DIFFER_S = 1.0
 
@@ -330,6 +335,9 @@ class LagReport:
             if groups were named, or if this is unknown.
         committed_topics: The topics of all offsets that the groups have committed,
             including topics that are not in the report.
+        sees_all_topics: Whether no topic of a group can be missing: brokers silently
+            omit the offsets of topics that this user may not Describe. None if topics
+            were named, or if this is unknown.
     """
 
     groups: Mapping[str, GroupLag]
@@ -337,6 +345,7 @@ class LagReport:
     broker_errors: Mapping[int, KafkaGuardError] = field(default_factory=dict)
     sees_all_groups: bool | None = None
     committed_topics: frozenset[str] = frozenset()
+    sees_all_topics: bool | None = None
 
     @property
     def errors(self) -> list[KafkaGuardError]:
@@ -348,14 +357,14 @@ class LagReport:
 
     @property
     def complete(self) -> bool:
-        """Whether no group and no partition has an error."""
-        return not self.errors
+        """Whether nothing has an error, and no topic of a group can be missing."""
+        return not self.errors and self.sees_all_topics is not False
 
     def raise_for_errors(self) -> None:
         """Raise the most severe error, if there is one, with the others as notes.
 
         Raises:
-            KafkaGuardError: The report is not complete.
+            KafkaGuardError: A broker, a group or a partition has an error.
         """
         raise_gravest(self.errors)
 
@@ -491,5 +500,7 @@ def time_facts(
         return {**facts, "time_reason": TimeReason.NO_TIMESTAMP}
     if timestamp > now + _CLOCKS_DIFFER_S:
         return {**facts, "time_reason": TimeReason.FUTURE}
+    if _FIRST_IN_SECONDS <= timestamp * _MS <= now + _CLOCKS_DIFFER_S:
+        return {**facts, "time_reason": TimeReason.SECONDS}
     reason = TimeReason.BATCH if is_of_batch else None
     return {**facts, "time_lag": max(0.0, now - timestamp), "time_reason": reason}

@@ -14,8 +14,9 @@ _CLEANUP: Final = "cleanup.policy"
 _REMOTE: Final = "remote.storage.enable"
 #: The setting that limits the size of a batch.
 _LARGEST: Final = "max.message.bytes"
+_RETENTION: Final = "retention.ms"
 #: All requested settings.
-NAMES: Final = (_CLEANUP, _REMOTE, _LARGEST)
+NAMES: Final = (_CLEANUP, _REMOTE, _LARGEST, _RETENTION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,11 +27,14 @@ class TopicSettings:
         compacted: ``cleanup.policy`` contains ``compact``; None if unknown.
         tiered: ``remote.storage.enable`` is true; None if unknown.
         max_message_bytes: The largest batch that it accepts; None if unknown.
+        retention_ms: How long it keeps records, in milliseconds; -1: without end; None
+            if unknown.
     """
 
     compacted: bool | None = None
     tiered: bool | None = None
     max_message_bytes: int | None = None
+    retention_ms: int | None = None
 
     @property
     def facts(self) -> TopicFacts:
@@ -46,8 +50,10 @@ def read(values: Mapping[str, str | None]) -> TopicSettings:
             ``remote.storage.enable``.
     """
     policy, largest = values.get(_CLEANUP), values.get(_LARGEST)
+    retention = values.get(_RETENTION)
     return TopicSettings(
         None if policy is None else "compact" in policy.replace(" ", "").split(","),
         values.get(_REMOTE) == "true",
         None if largest is None else int(largest),
+        None if retention is None else int(retention),
     )

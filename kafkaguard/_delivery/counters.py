@@ -8,6 +8,7 @@ from kafkaguard._delivery.letter_count import LetterCount
 from kafkaguard._delivery.report import MAX_ERRORS, DeliveryReport
 
 if TYPE_CHECKING:
+    from kafkaguard._delivery.facts import Batch
     from kafkaguard._delivery.records import RecordOutcome
 
 #: What became of the records of a transaction that their broker had confirmed.
@@ -23,6 +24,7 @@ class Counters:
 
     Attributes:
         letters: Counts dead letters when they are made, in all reports together.
+        maybe_twice: How many delivered records may be in their topic twice.
     """
 
     def __init__(self, *, transactional: bool = False) -> None:
@@ -38,6 +40,22 @@ class Counters:
         else:
             self._counts["delivered"] += count
         self.letters.count_delivered(count)
+
+    def count_batch(self, batch: Batch, delivered: int, resent: int = 0) -> None:
+        """Count what a batch has delivered so far, and what of it may be there twice.
+
+        Args:
+            batch: The batch.
+            delivered: How many of its records were delivered in all.
+            resent: How many of these were sent again, which are counted one by one.
+        """
+        self.count_delivered(delivered - resent - batch.counted)
+        batch.counted = delivered - resent
+        # Whatever is written twice in a transaction belongs to one that was aborted.
+        if batch.doubtful_from is not None and not self._transactional:
+            twice = max(0, delivered - batch.doubtful_from)
+            self.maybe_twice += twice - batch.counted_twice
+            batch.counted_twice = twice
 
     def end_transaction(self, ending: TransactionEnding) -> None:
         """Count the confirmed records of a transaction; its failures count as seen."""
@@ -79,13 +97,14 @@ class Counters:
             pending=pending,
             errors=tuple(o.error for o in unseen if o.error is not None),
             superseded=self._superseded,
+            maybe_twice=self.maybe_twice,
             **self._counts,
         )
         self._reset()
         return report
 
     def _reset(self) -> None:
-        self._superseded = 0
+        self._superseded = self.maybe_twice = 0
         names = "delivered", "failed", "in_doubt", "dead_lettered", "dropped", "aborted"
         self._counts = dict.fromkeys(names, 0)
         self._failures: list[RecordOutcome] = []

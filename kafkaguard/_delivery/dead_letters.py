@@ -6,15 +6,16 @@ headers are then replaced, not extended.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kafkaguard._delivery.dialects import (
-    Origin,
-    foreign_headers,
-    names_of,
-    origin_headers,
+    NAMES,
+    PREFIX,
+    LetterFacts,
     origins_of,
+    write_headers,
 )
 from kafkaguard._delivery.facts import Raw
 from kafkaguard._delivery.sizes import batch_size
@@ -33,43 +34,29 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.facts import Header
     from kafkaguard._delivery.shell import ClientErrors
 
-PREFIX = "kafkaguard."
-REASON = f"{PREFIX}reason"
-TOPIC = f"{PREFIX}topic"
-PARTITION = f"{PREFIX}partition"
-CODE = f"{PREFIX}code"
-ERROR = f"{PREFIX}error"
-MESSAGE = f"{PREFIX}message"
 #: The header with the file of a malformed line.
 SOURCE = f"{PREFIX}source"
 VALUE_BYTES = f"{PREFIX}value_bytes"
-#: The record's timestamp in milliseconds, if the dead letter itself cannot have it.
-TIMESTAMP = f"{PREFIX}timestamp"
-#: How often the record was dead-lettered, and its first topic and partition: from the
-#: second time on.
+#: The record's timestamp in milliseconds: where the letter itself cannot have it, and
+#: of a record that was read.
+TIMESTAMP = NAMES["own"]["timestamp_ms"]
+#: How often the record was dead-lettered, and its first topic, partition and offset:
+#: from the second time on.
 ATTEMPTS = f"{PREFIX}attempts"
-FIRST_TOPIC = f"{PREFIX}first_topic"
-FIRST_PARTITION = f"{PREFIX}first_partition"
+_FIRST = {
+    f"{PREFIX}first_{fact}": NAMES["own"][fact]
+    for fact in ("topic", "partition", "offset")
+}
 #: A header without a name, with its position from 0.
 NAMELESS = f"{PREFIX}header."
 
 #: How many bytes of a value are kept if it is too large for the dead-letter topic.
 CUT_BYTES = 1024
-
-#: Of a record that a consumer has read: its offset, the consumer's group, and the class
-#: of the handler's exception.
-OFFSET = f"{PREFIX}offset"
-GROUP = f"{PREFIX}group"
-EXCEPTION = f"{PREFIX}exception"
 #: The most characters of an exception's text in a header.
 _MOST_TEXT = 1000
 
 #: The headers that each refusal replaces.
-_REPLACED = frozenset(
-    {REASON, TOPIC, PARTITION, CODE, ERROR, MESSAGE}
-    | {ATTEMPTS, FIRST_TOPIC, FIRST_PARTITION}
-    | {OFFSET, GROUP, EXCEPTION}
-)
+_REPLACED = frozenset({ATTEMPTS, *_FIRST, *NAMES["own"].values()} - {TIMESTAMP})
 
 
 class Reason(StrEnum):
@@ -97,10 +84,12 @@ class Reason(StrEnum):
     """It is a line of its source that could not be read."""
     KEY_MADE_NULL = "KEY_MADE_NULL"
     """Its key is null because a cast could not read the value."""
-    HANDLER_FAILED = "HANDLER_FAILED"
-    """The handler of a consumer raised an exception."""
     SUPERSEDED = "SUPERSEDED"
     """It failed with its batch, and a later record of the same key was accepted."""
+    HANDLER_FAILED = "HANDLER_FAILED"
+    """The handler of a consumer raised an exception for it."""
+    UNDECODABLE = "UNDECODABLE"
+    """Its key or value could not be deserialised."""
 
 
 def reason_of(error: KafkaGuardError) -> str:
@@ -112,40 +101,28 @@ def reason_of(error: KafkaGuardError) -> str:
     return error.name
 
 
-def reason_headers(
-    reason: str,
+def refusal_facts(
+    error: KafkaGuardError,
     *,
-    topic: str | None,
     partition: int | None = None,
-    error: KafkaGuardError | None = None,
-    dialect: Dialect = "own",
-) -> list[Header]:
-    """Make the headers with the reason, topic and partition of a refused record.
+    reason: str | None = None,
+) -> LetterFacts:
+    """Tell what the letter of a refused record says.
 
     Args:
-        reason: One of :class:`Reason`, or the name of the broker's error.
-        topic: The record's topic; None if it named none.
-        partition: The partition, if it is known.
-        error: The error of the broker or the client.
-        dialect: The kind of headers.
-
-    Returns:
-        Names and values. In kafkaguard's own dialect all names begin with
-        ``kafkaguard.``, and the values are UTF-8.
+        error: Why it was refused.
+        partition: The record's partition. Default: the error's.
+        reason: The reason. Default: the error's.
     """
-    if dialect != "own":
-        return foreign_headers(
-            dialect, reason, topic=topic, partition=partition, error=error
-        )
-    fields: dict[str, Any] = {REASON: reason, TOPIC: topic, PARTITION: partition}
-    if error is not None:
-        message = error.broker_message or error.summary
-        fields |= {ERROR: error.name, CODE: error.code, MESSAGE: message}
-    return [
-        (name, str(value).encode())
-        for name, value in fields.items()
-        if value is not None
-    ]
+    return LetterFacts(
+        reason=reason or reason_of(error),
+        topic=error.topic,
+        partition=error.partition if partition is None else partition,
+        error=error.name,
+        code=error.code,
+        exception=f"kafkaguard.errors.{error.verdict.error_class.__name__}",
+        message=error.broker_message or error.summary,
+    )
 
 
 def read_headers(headers: Iterable[Header] | None) -> dict[str, str]:
@@ -171,9 +148,9 @@ def without_reasons(
 
     Returns:
         The other headers, and the permanent facts of earlier refusals: their number,
-        and the first topic and partition.
+        and the first topic, partition and offset.
     """
-    ours = _REPLACED | names_of(dialect)
+    ours = _REPLACED if dialect == "own" else _REPLACED | {*NAMES[dialect].values()}
     headers = list(headers)
     others = [header for header in headers if header[0] not in ours]
     before = dict(header for header in headers if header[0] in ours)
@@ -182,7 +159,7 @@ def without_reasons(
     attempts = (before.get(ATTEMPTS) or b"").decode(errors="replace")
     number = int(attempts) if attempts.isdecimal() else 1
     history: list[Header] = [(ATTEMPTS, str(number + 1).encode())]
-    for name, latest in ((FIRST_TOPIC, TOPIC), (FIRST_PARTITION, PARTITION)):
+    for name, latest in _FIRST.items():
         if (first := before.get(name, before.get(latest))) is not None:
             history.append((name, first))
     return others, history + [h for h in headers if h[0] in origins_of(dialect)]
@@ -206,46 +183,38 @@ NO_ROOM = Verdict(
 
 def letter(
     record: Raw,
-    error: KafkaGuardError,
+    facts: LetterFacts,
     *,
     topic: str,
     size_limit: int | None,
     errors: ClientErrors,
-    partition: int | None = None,
-    reason: str | None = None,
     dialect: Dialect = "own",
 ) -> Raw:
     """Make the dead letter of a record.
 
     Args:
         record: The refused record; its key and its other headers are kept.
-        error: Why it was refused.
+        facts: Why it was refused, and where.
         topic: The dead-letter topic.
         size_limit: The largest batch of that topic in bytes, or None if unknown.
         errors: Makes the client's errors.
-        partition: The record's partition. Default: the error's.
-        reason: The reason. Default: the error's.
         dialect: The kind of headers.
 
     Raises:
         MessageTooLargeError: Key and headers alone do not fit; the text has the sizes.
     """
     others, history = without_reasons(record.headers, dialect)
-    why = reason_headers(
-        reason or reason_of(error),
-        topic=error.topic,
-        partition=error.partition if partition is None else partition,
-        error=error,
-        dialect=dialect,
-    )
-    names = {name for name, _ in history}
-    why = [*history, *(header for header in why if header[0] not in names)]
+    names = {name for name, _ in (*history, *others)}
+    why = [
+        *history,
+        *(header for header in write_headers(facts, dialect) if header[0] not in names),
+    ]
     value, headers = fitting(record.value, record.key, others, why, size_limit)
     needed = batch_size(record.key, value, headers)
     if size_limit is not None and needed > size_limit:
         raise errors.make(
             MessageTooLargeError,
-            f"{letter_for(error.topic)}: the dead-letter topic {topic} takes "
+            f"{letter_for(facts.topic)}: the dead-letter topic {topic} takes "
             f"{size_limit:,} bytes, and the record's key and headers need {needed:,} "
             "with the headers that say why, even without its value; raise its "
             "max.message.bytes (and the client's largest request, where that is set)",
@@ -258,39 +227,35 @@ def letter(
 
 def letter_of_read(
     record: Raw,
-    origin: Origin,
+    facts: LetterFacts,
     error: BaseException,
     *,
     dialect: Dialect = "own",
-    size_limit: int | None = None,
 ) -> Raw:
     """Make the dead letter of a record that a consumer has read.
 
     Args:
         record: The record as it was read: bytes, before deserialisers.
-        origin: Where it was; the exception is added.
+        facts: Where it was; the reason and the exception are added.
         error: The exception of its handler.
         dialect: The kind of headers.
-        size_limit: The largest batch of the dead-letter topic in bytes, or None if
-            unknown. A value that does not fit is cut.
     """
-    others, _ = without_reasons(record.headers, dialect)
+    others, history = without_reasons(record.headers, dialect)
     others = [header for header in others if header[0] != TIMESTAMP]
     cls = type(error)
-    origin = origin._replace(
-        exception=f"{cls.__module__}.{cls.__qualname__}",
-        message=str(error)[:_MOST_TEXT],
-    )
-    why = origin_headers(dialect, origin)
-    if dialect == "own":
-        reason = (
+    facts = replace(
+        facts,
+        reason=(
             reason_of(error)
             if isinstance(error, KafkaGuardError)
             else Reason.HANDLER_FAILED
-        )
-        why.insert(0, (REASON, reason.encode()))
-    value, headers = fitting(record.value, record.key, others, why, size_limit)
-    return Raw(record.key, value, headers, record.timestamp_ms)
+        ),
+        exception=f"{cls.__module__}.{cls.__qualname__}",
+        message=str(error)[:_MOST_TEXT],
+    )
+    count = [header for header in history if header[0] == ATTEMPTS]
+    headers = [*others, *count, *write_headers(facts, dialect)]
+    return Raw(record.key, record.value, headers, record.timestamp_ms)
 
 
 def changed_letter(record: Raw, error: KafkaGuardError) -> Raw | None:

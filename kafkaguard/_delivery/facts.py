@@ -69,6 +69,11 @@ class Traits:
         takes_back: Batches that wait behind a failed batch can be taken back from it.
         unwritable_times: Timestamps in milliseconds that the client would not write as
             they are, though the application asked for them.
+        fails_batches: It can fail a batch whose time is over. Otherwise a record that
+            was sent again is in doubt when its time is over, while the client still has
+            it.
+        repeats: It has repeated a request itself, as often as the policy says, when it
+            reports that a partition refuses it for now.
         margin: Seconds after ``delivery_timeout`` within which the client itself fails
             an expired record.
     """
@@ -83,6 +88,8 @@ class Traits:
     replaceable: bool = True
     takes_back: bool = False
     unwritable_times: frozenset[int] = frozenset()
+    fails_batches: bool = True
+    repeats: bool = False
     margin: float = 0.0
 
 
@@ -110,6 +117,9 @@ class Batch:
         is_capped: ``next_check`` is the deadline of one record in it that was sent
             again, so others may have time left when the batch is failed then.
         counted: How many of its records were counted as delivered while it was open.
+        doubtful_from: How many were delivered before the client may have written the
+            others again; None: it has not. A shell sets it.
+        counted_twice: How many of those that followed were counted.
         base_offset: The offset of its first record, if known; a shell sets it before it
             reports ``accepted``.
     """
@@ -117,6 +127,8 @@ class Batch:
     __slots__ = (
         "base_offset",
         "counted",
+        "counted_twice",
+        "doubtful_from",
         "due",
         "ended",
         "is_capped",
@@ -148,7 +160,8 @@ class Batch:
         self.parts: list[Batch] = []
         self.next_check = due
         self.is_capped = False
-        self.counted = 0
+        self.counted = self.counted_twice = 0
+        self.doubtful_from: int | None = None
         self.base_offset: int | None = None
 
     def where(self, index: int) -> tuple[int | None, int | None]:
@@ -227,6 +240,7 @@ class Refusal:
         expired: It failed because its time was over.
         null_key: Whether the record has no key, after serialisers; None if unknown.
         partition: The partition that the client chose, if the batch does not have it.
+        is_topic_absent: Whether a broker says that it knows no such topic.
     """
 
     token: Hashable
@@ -240,6 +254,7 @@ class Refusal:
     expired: bool = False
     null_key: bool | None = None
     partition: int | None = None
+    is_topic_absent: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,10 +84,15 @@ class InFlight:
         """Return when the first open batch is due, or None."""
         return min((batch.next_check for batch in self.open), default=None)
 
-    def cap_deadlines(self, topic: str) -> None:
+    def cap_deadlines(self, topic: str, *, fails_batches: bool) -> None:
         """Cap the time of batches at the first deadline of a resent record in them.
 
         Attempts of the policy are an exception: each has the client's full time.
+
+        Args:
+            topic: The topic.
+            fails_batches: Whether the client fails such a batch then, so that others in
+                it may have time left.
         """
         for batch in self.open:
             if batch.place.topic == topic:
@@ -95,7 +100,12 @@ class InFlight:
                 dues = [r.due for r in records if r is not None and r.retry is None]
                 first = min(dues, default=batch.next_check)
                 if first < batch.next_check:
-                    batch.next_check, batch.is_capped = first, True
+                    batch.next_check, batch.is_capped = first, fails_batches
+
+    def late_records(self, batch: Batch, now: float) -> list[Record]:
+        """Return the resent records of a batch whose time is over."""
+        records = map(self.resent.get, batch.tokens())
+        return [r for r in records if r is not None and r.due <= now]
 
     def take_resent(
         self, batch: Batch, failed: Collection[int]

@@ -23,6 +23,7 @@ from kafkaguard._errors import (
     RecordListTooLargeError,
     RecordPurgedError,
     UnknownProducerIdError,
+    UnknownTopicOrPartitionError,
     for_code,
 )
 from kafkaguard._errors.base import Action, RuleInfo, Verdict
@@ -56,6 +57,8 @@ IN_DOUBT = classify(ClientTimeoutError(), api="Produce")
 GIVEN_UP = classify(-151)
 #: The verdict for a record that its client did not send; another client may send it.
 NOT_SENT = classify(ClientTimeoutError(), api="Produce", phase="enqueue")
+#: The verdict for a record whose topic no broker knows.
+NO_TOPIC = classify(UnknownTopicOrPartitionError(), api="Produce", phase="enqueue")
 #: The verdict for a record of an idempotent producer that gets no id.
 NO_PRODUCER_ID = Verdict(
     Action.CONFIGURE,
@@ -91,6 +94,8 @@ _NOT_FOR_A_NEW_CLIENT = (
     ClusterAuthorizationFailedError,
 )
 _STOPS = frozenset({Action.FENCED, Action.CONFIGURE})
+#: Codes about the state of a partition, for which no record of a batch is to blame.
+_OF_PARTITION = frozenset({3, 5, 6, 13, 19, 56, 74, 75})
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +110,7 @@ class Judgement:
         in_flight: Its client gave it up while it was in flight.
         may_be_tried: It was certainly not written, and another attempt may succeed. The
             policy decides whether there is one.
+        last_verdict: The verdict if there is no other attempt; None: the error's own.
     """
 
     error: KafkaGuardError
@@ -112,6 +118,7 @@ class Judgement:
     client_failed: bool = False
     in_flight: bool = False
     may_be_tried: bool = False
+    last_verdict: Verdict | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +170,10 @@ class Judge:
             return self._judge_given_up(refusal, facts)
         if refusal.sent == "never":
             error = self._translate_cause(refusal, facts)
-            return Judgement(error, may_be_tried=may_be_tried(error))
+            last_verdict = NO_TOPIC if refusal.is_topic_absent else None
+            return Judgement(
+                error, may_be_tried=may_be_tried(error), last_verdict=last_verdict
+            )
         return self._judge_answer(refusal, facts)
 
     def _judge_answer(self, refusal: Refusal, facts: RefusalFacts) -> Judgement:
@@ -179,7 +189,11 @@ class Judge:
         # The client, not the record, caused the gap in the sequence numbers.
         is_transient, is_gap = may_be_tried(error), error.code in _SEQUENCE_ERRORS
         is_first_gap = is_gap and refusal.first_try is True
-        is_vague = refusal.blame == "unknown" and not facts.alone
+        is_vague = (
+            refusal.blame == "unknown"
+            and not facts.alone
+            and not (self._traits.repeats and error.code in _OF_PARTITION)
+        )
         # The client reports its attempts: none of the earlier ones has written it.
         is_certain = refusal.first_try is not None and is_transient
         return Judgement(
@@ -467,6 +481,11 @@ def is_rejected(error: KafkaGuardError) -> bool:
     """Return whether a record was refused; the application may also have purged it."""
     is_purged = isinstance(error, RecordPurgedError)
     return error.verdict.action is Action.REJECT and not is_purged
+
+
+def conclude(error: KafkaGuardError, verdict: Verdict) -> None:
+    """Give an error the verdict that it has when nothing is tried again."""
+    vars(error)["_verdict"] = verdict
 
 
 def add_words(error: KafkaGuardError, words: str) -> None:

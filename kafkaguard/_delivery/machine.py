@@ -26,6 +26,7 @@ from kafkaguard._delivery.judging import (
     Judge,
     Judgement,
     RefusalFacts,
+    conclude,
     ends_all,
     is_about_records,
     is_too_large,
@@ -169,7 +170,7 @@ class DeliveryMachine:
         self._client.mark_working()
         if not (self._queue.topics or self._in_flight.resent or self._outbox):
             batch.ended = "accepted"
-            self._counters.count_delivered(batch.count - batch.counted)
+            self._counters.count_batch(batch, batch.count)
             self._in_flight.end(batch)
             return _NOTHING
         return self._end_or_defer(batch, (), now)
@@ -182,8 +183,7 @@ class DeliveryMachine:
             count: How many; none of them was sent again.
         """
         if batch.ended is None:
-            self._counters.count_delivered(count - batch.counted)
-            batch.counted = count
+            self._counters.count_batch(batch, count)
 
     def failed(
         self, batch: Batch, refusals: Sequence[Refusal], now: float
@@ -231,10 +231,10 @@ class DeliveryMachine:
 
     def _accept(self, batch: Batch, failed: set[int]) -> None:
         """Count a batch's accepted records, and settle those that were sent again."""
-        accepted = batch.count - batch.counted - len(failed)
+        resent = 0
         if self._in_flight.resent:
             for index, record in self._in_flight.take_resent(batch, failed):
-                accepted -= 1
+                resent += 1
                 self._count_returned(record)
                 if record.state is RecordState.SETTLED:
                     continue  # settled before, by settle_all
@@ -242,7 +242,8 @@ class DeliveryMachine:
                     self._outcomes.letter_delivered(record, batch, index)
                 else:
                     self._outcomes.settle(record, "delivered")
-        self._counters.count_delivered(accepted)
+        delivered = batch.count - len(failed)
+        self._counters.count_batch(batch, delivered, resent)
 
     def _count_returned(self, record: Record) -> None:
         topic = self._queue.topics.get(record.place.topic)
@@ -379,6 +380,8 @@ class DeliveryMachine:
                 return
         if judgement.client_failed and record.due <= now:
             error = self._judge.make_late(error)
+        if judgement.last_verdict is not None:
+            conclude(error, judgement.last_verdict)
         self._outcomes.end(record, error, now)
 
     def _queue_attempt(
@@ -665,7 +668,8 @@ class DeliveryMachine:
                 record.happens(RecordEvent.HANDED_OVER)
                 record.token = token
         topic_round.group = ()
-        self._in_flight.cap_deadlines(topic)
+        fails_batches = self._traits.fails_batches
+        self._in_flight.cap_deadlines(topic, fails_batches=fails_batches)
         deferred, topic_round.deferred = topic_round.deferred, []
         for batch, refusals in deferred:
             if batch.ended is None:
@@ -761,7 +765,11 @@ class DeliveryMachine:
 
     def tick(self, now: float) -> Sequence[Command]:
         """Do what is due."""
-        if overdue := self._in_flight.take_overdue(now):
+        overdue = self._in_flight.take_overdue(now)
+        if overdue and not self._traits.fails_batches:
+            self._end_late(overdue, now)
+            overdue = [batch for batch in overdue if batch.due <= now]
+        if overdue:
             stuck = [batch for batch in overdue if not batch.waits]
             cause = ClientTimeoutError("the client is stuck")
             if stuck and self._client.is_alive and self._is_worth_replacing(cause):
@@ -770,6 +778,19 @@ class DeliveryMachine:
         self._resends.expire_all(now)
         self._try_again(now)
         return self._continue(now)
+
+    def _end_late(self, overdue: Sequence[Batch], now: float) -> None:
+        """End the records whose time is over and that the client cannot give back.
+
+        Only records that were sent again are known one by one; the client itself lets
+        the others expire.
+        """
+        traits = self._traits
+        why = f"no outcome within {traits.delivery_timeout:g} s"
+        for batch in overdue:
+            for record in self._in_flight.late_records(batch, now):
+                if record.state is RecordState.AGAIN:
+                    self._outcomes.end_in_flight(record, why)
 
     def closing(self, now: float) -> Sequence[Command]:
         """Send no failed record again: the producer is closing."""

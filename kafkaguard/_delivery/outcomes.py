@@ -250,6 +250,9 @@ class Outcomes:
                 self._in_flight.drop_ended(batch.place)
         if not record.is_letter:
             self._counters.count_outcome(record.outcome)
+            self._counters.maybe_twice += (
+                ending == "delivered" and record.doubt is not None
+            )
             self._outbox.emit(commands.Settle(record))
 
     def on_reject(self, error: KafkaGuardError) -> OnReject:
@@ -356,12 +359,14 @@ class Outcomes:
         try:
             letter.raw = dead_letters.letter(
                 raw,
-                record.error,
+                dead_letters.refusal_facts(
+                    record.error,
+                    partition=record.place.partition,
+                    reason=record.reason,
+                ),
                 topic=topic,
                 size_limit=self._room(topic, record.error),
                 errors=self._errors,
-                partition=record.place.partition,
-                reason=record.reason,
                 dialect=self._policy.dead_letter.headers,
             )
         except MessageTooLargeError as error:
@@ -425,15 +430,23 @@ class Outcomes:
         for record in sorted(self.open, key=lambda each: not each.is_letter):
             if record.state is RecordState.SETTLED:
                 continue  # it is settled together with its dead letter
-            if record.is_letter:
-                self._letter_failed(record, why)
-            elif record.state in (RecordState.SENDING, RecordState.AGAIN):
-                self.fail(record, self._doubtful(record, why))
+            if record.is_letter or record.state in (
+                RecordState.SENDING,
+                RecordState.AGAIN,
+            ):
+                self.end_in_flight(record, why)
             elif record.state is RecordState.UNANSWERED:
                 assert record.error is not None
                 self.fail(record, record.error)
             else:
                 self.not_sent_again(record, why, now)
+
+    def end_in_flight(self, record: Record, why: str) -> None:
+        """End a record that was sent again and is still on its way."""
+        if record.is_letter:
+            self._letter_failed(record, why)
+        else:
+            self.fail(record, self._doubtful(record, why))
 
     def not_sent_again(self, record: Record, why: object, now: float) -> None:
         """End a record that could not be sent again."""

@@ -52,6 +52,10 @@ class DeliveryReport:
         superseded: How many of the failed records a later record of their key has
             overtaken.
         aborted: Records that the broker confirmed, of transactions that were aborted.
+        maybe_twice: How many of the delivered records may be in their topic twice, at
+            most: an attempt whose outcome is unknown came before (``in_doubt:
+            resend``), or the client has numbered its records anew while they were on
+            their way (confluent-kafka). 0: none is, if the producer is idempotent.
     """
 
     delivered: int = 0
@@ -63,6 +67,7 @@ class DeliveryReport:
     dropped: int = 0
     superseded: int = 0
     aborted: int = 0
+    maybe_twice: int = 0
 
 
 @public("kafkaguard.errors")
@@ -136,6 +141,7 @@ def _other_counts(report: DeliveryReport) -> str:
         "dead-lettered": report.dead_lettered,
         "dropped": report.dropped,
         "aborted": report.aborted,
+        "maybe twice": report.maybe_twice,
     }
     return "".join(f", {name} {count}" for name, count in counts.items() if count)
 

@@ -379,7 +379,8 @@ class TransactionCalls:
         if answer.kind != "done":
             error = self._error(INIT, answer)
             if self.state is _State.ABORTING:
-                self._breaks(_Event.DIED, answer)
+                is_in_doubt = self._may_be_committed
+                self._breaks(_Event.LOST if is_in_doubt else _Event.DIED, answer)
             if error.verdict.action is Action.ABORT:  # that is what has just failed
                 error = self.errors.make_not_aborted(answer.cause)
             raise error

@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from kafkaguard._common import classifier
+from kafkaguard._errors.rights import missing_right
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -238,8 +239,8 @@ class KafkaGuardError(Exception):
         texts = [t for t in (self.summary, self.broker_message) if t]
         if not texts and self.original_text:
             texts = [self.original_text]
-        if self.advice:
-            texts.append(self.advice)
+        right = missing_right(self.code, self.api, self.topic)
+        texts += [each for each in (right, self.advice) if each]
         text = "".join(f": {part}" for part in dict.fromkeys(texts))
         verdict = self.verdict
         return f"{head}{place}{text} -> {verdict.action}: {verdict.rule.sentence}"

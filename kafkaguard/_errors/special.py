@@ -31,6 +31,7 @@ __all__ = [
     "RecordPurgedError",
     "RemoteStorageNotReadyError",
     "SerializationFailedError",
+    "TokenProviderError",
     "UnrelatedError",
 ]
 
@@ -86,6 +87,15 @@ class ClientNotConnectedError(ClientConnectionError):
     """No connection could be made, so nothing was sent."""
 
     name = "CLIENT_NOT_CONNECTED"
+
+
+class TokenProviderError(ClientNotConnectedError):
+    """The application's provider of OAUTHBEARER tokens failed; nothing was sent.
+
+    If the guard itself has called the provider, ``__cause__`` is what it raised.
+    """
+
+    name = "TOKEN_PROVIDER"
 
 
 class ClientTimeoutError(RetriableError):

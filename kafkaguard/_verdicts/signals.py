@@ -127,11 +127,14 @@ TEXTS: dict[str, tuple[tuple[str, type[e.KafkaGuardError]], ...]] = {
 _WRAPS = frozenset({-162, -161, -160, -159})
 _WRAPPERS = _WRAPS | {e.SerializationFailedError}
 _WRAPPED = "wrapped"
-#: librdkafka has one code for all that ends a login; its texts show the broker's code.
-_AUTHENTICATION = -169
-_LOGIN_TEXTS = (
+#: librdkafka has two codes for all that ends a login; its texts show the broker's code,
+#: or that no login began.
+_LOGIN_CODES = frozenset({-169, 58})
+_LOGIN_TEXTS: tuple[tuple[str, int | type[e.KafkaGuardError]], ...] = (
     ("Request not valid in current SASL state", 34),
     ("Unsupported SASL mechanism", 33),
+    ("Failed to acquire SASL OAUTHBEARER token", e.TokenProviderError),
+    ("OAuth token not set", e.TokenProviderError),
 )
 #: librdkafka's code for all that ends a client for good; its text begins with the text
 #: of the code that was the reason.
@@ -139,7 +142,7 @@ _FATAL, _FATAL_PREFIX = -150, "Fatal error: "
 #: More than the highest code of a broker.
 _NO_CODE = 200
 #: librdkafka's codes that do not say everything.
-_VAGUE = _WRAPS | {_AUTHENTICATION, _FATAL}
+_VAGUE = _WRAPS | _LOGIN_CODES | {_FATAL}
 #: The attribute that only an error of a schema registry has.
 _OF_REGISTRY_ERROR = "http_status_code"
 #: What HTTP clients raise while a schema registry is asked.
@@ -349,16 +352,16 @@ def _read_kafka_error(error: Any) -> Signal:
     if not hasattr(inner, _OF_KAFKA_ERROR):
         return Signal(e.ClientStateError, "confluent-kafka")
     _CARRIERS[error.__class__] = inner is not error
-    code, flag = inner.code(), REPORTED
+    flag, code = REPORTED, inner.code()
     if inner.fatal() or code == _FATAL:
         flag = "fatal"
     elif inner.txn_requires_abort():
         flag = "abort"
     elif inner.retriable():
         flag = "retriable"
-    if code == _AUTHENTICATION:
+    if code in _LOGIN_CODES:
         text = inner.str()
-        code = next((number for words, number in _LOGIN_TEXTS if words in text), code)
+        code = next((key for words, key in _LOGIN_TEXTS if words in text), code)
     elif code == _FATAL:
         reason = f"{inner.str().removeprefix(_FATAL_PREFIX)}:"
         texts = _list_texts(inner.__class__)

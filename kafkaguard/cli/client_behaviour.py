@@ -56,7 +56,7 @@ def clients() -> tuple[str, ...]:
 def source(habits: list[Habits]) -> str:
     """Return the source of habits: the recorded versions, if there are any."""
     java = f"Java: the table of kafka-clients {KAFKA_VERSION}"
-    if all(NOT_RECORDED in one.does.values() for one in habits):
+    if all(each.does[name] == NOT_RECORDED for each in habits for name in clients()):
         return java
     recorded = _recorded()
     versions = ", ".join(f"{n} {v}" for n, v in recorded["clients"].items())

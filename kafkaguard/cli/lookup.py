@@ -16,6 +16,7 @@ from kafkaguard._errors.generated import BY_CODE, JAVA_NAMES
 from kafkaguard._errors.librdkafka import LOCAL_CODES
 from kafkaguard._errors.made import CLASS_NAMES
 from kafkaguard._verdicts.apis import API_KEYS
+from kafkaguard._verdicts.classification import classify
 from kafkaguard._verdicts.java_texts import FIND_REFUSED, java_text
 from kafkaguard._verdicts.signals import CONDITIONS, PYTHON, TEXTS
 from kafkaguard.cli.log_lines import explain_spark_text, key_of_line, other_protocol
@@ -56,6 +57,17 @@ _NOTES: dict[type[e.KafkaGuardError], str] = {
         f"fails with the whole batch: {FIND_REFUSED}."
     ),
 }
+#: What TLS libraries say if no CA that the client trusts has signed the certificate.
+_NOT_VERIFIED = re.compile(
+    r"certificate.verify.failed|certificate could not be verified|PKIX path building"
+)
+_TLS = (-181, e.ClientConfigurationError)
+_UNTRUSTED = (
+    "the client does not trust the CA that signed the broker's certificate: give it "
+    "that CA's certificate, with ssl.ca.location (confluent-kafka), ssl_cafile "
+    "(kafka-python), cafile of the ssl_context (aiokafka) or ssl.truststore.location "
+    "(Java)."
+)
 #: The words of clients that refuse a record for its size; no broker has said so.
 _LARGER = "when serialized which is larger than"
 #: Errors whose class says more than their code.
@@ -121,6 +133,46 @@ def find_error(text: str) -> Finding | None:
     )
 
 
+def find_errors(text: str) -> list[Finding]:
+    """Find all errors that a text is about, first the one to act on.
+
+    That is the most severe one: of records that have expired, some may be written,
+    whatever kept their answers away. In a traceback of Python it is as for
+    :func:`find_error`.
+    """
+    first = find_error(text)
+    if first is None:
+        return []
+    lines = [line.strip().removeprefix("Caused by: ") for line in text.splitlines()]
+    keys = dict.fromkeys(map(_read_line, lines))
+    others = [
+        Finding(key, reported=True)
+        for key in keys
+        if key not in {None, first.key, e.UnrelatedError}
+    ]
+    if _read_own(text) is not None or _is_of_python(text):
+        return [first, *others]
+    return sorted([first, *others], key=_severity, reverse=True)
+
+
+def _is_of_python(text: str) -> bool:
+    return "Traceback (most" in text and _read_traceback(text) is not None
+
+
+def _severity(finding: Finding) -> int:
+    return classify(finding.subject, phase=finding.phase).action.severity
+
+
+def _read_line(line: str) -> Key | None:
+    """Return the error that one line of a longer text is about; frames are skipped."""
+    if line.startswith(("at ", "File ")):
+        return None
+    match = _EXCEPTION.match(line)
+    if match:
+        return _read_exception(*match.groups())
+    return _find_number(line) or key_of_line(line)
+
+
 def _describe(cls: type[e.KafkaGuardError], note: str | None) -> Finding | None:
     """Return what a note says about a text that names no error of Kafka."""
     return None if note is None else Finding(cls, reported=True, note=note)
@@ -152,7 +204,8 @@ def _read_traceback_or_text(text: str) -> Finding | None:
         return None
     client = "aiokafka" if key == -1 and _may_be_of_aiokafka(text) else None
     phase: Phase | None = "enqueue" if _LARGER in text else None
-    return Finding(key, reported=True, client=client, phase=phase)
+    note = _UNTRUSTED if key in _TLS and _NOT_VERIFIED.search(text) else None
+    return Finding(key, reported=True, client=client, phase=phase, note=note)
 
 
 def _may_be_of_aiokafka(text: str) -> bool:

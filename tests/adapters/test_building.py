@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from kafkaguard import errors, load_policy
+from kafkaguard import errors, guard, load_policy
+from kafkaguard.errors import PolicyError
 from kafkaguard_adapters.building import Builder, Wish
 from kafkaguard_adapters.kafka_python.errors import errors as client_errors
 
@@ -21,6 +22,16 @@ class Client:
 def builder(settings=None, **wish):
     """Make a builder for a client whose settings were read, or not."""
     return Builder(Wish(POLICY, **wish), Client(), settings, client_errors.make)
+
+
+def test_a_policy_that_does_not_exist_is_refused_before_a_client_connects():
+    """A constructor that connects may take 30 s."""
+
+    def factory(**_):
+        raise AssertionError("a client was built")
+
+    with pytest.raises(PolicyError, match="did you mean 'consumer'"):
+        guard(factory=factory, config={}, policy="consumr")
 
 
 @pytest.mark.parametrize(

@@ -66,13 +66,7 @@ async def test_default_clients_under_the_default_policy_are_silent(
     [
         ({}, {"enable_idempotence": False}, {"retries-without-idempotence"}),
         ({}, {"enable_idempotence": False, "retries": 0, "acks": 0}, {"acks-none"}),
-        (
-            {"deadline": 50},
-            {},
-            {"client-outlasts-policy", "blocked-past-deadline"},
-        ),
         ({"deadline": "unbounded"}, {}, {"multiplied-waits"}),
-        ({"attempt_timeout": 5}, {}, {"attempt-ends-in-doubt"}),
         (
             {},
             {"request_timeout_ms": 5_000, "delivery_timeout_ms": 5_000},
@@ -145,7 +139,7 @@ async def test_producers_that_retry_without_idempotence(kafka_cluster):
     ids = refused(None, "confluent.producer", {"bootstrap.servers": "x"})
     assert ids == {idempotence}
     ids = refused(None, "confluent.producer", {"delivery.timeout.ms": "200000"})
-    assert ids == {idempotence, "client-outlasts-policy"}
+    assert ids == {idempotence, "policy-overruled"}
     for harmless in ({"enable.idempotence": "true"}, {"transactional.id": "t"}):
         config = {**harmless, "retries": "5", "acks": "0"}
         assert idempotence not in refused(None, "confluent.producer", config)

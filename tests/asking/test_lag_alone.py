@@ -120,6 +120,7 @@ class Brokers:
                 each = Answer(
                     partition_index=place.partition,
                     committed_offset=offset,
+                    metadata="",
                     error_code=error,
                 )
                 by_topic.setdefault(place.topic, []).append(each)
@@ -356,6 +357,17 @@ def test_a_group_that_is_denied_hides_no_other():
     assert [found.groups[name].error.code for name in "gi"] == [30, 30]
     assert partitions(found, "h")[A(0)][2] == 99
     assert not found.complete
+
+
+def test_a_report_is_not_complete_where_topics_of_a_group_may_be_hidden():
+    """Brokers omit offsets of topics that the user may not see, and say nothing."""
+    brokers = Brokers(g={A(0): 1})
+    assert read(brokers, "g", within=30).sees_all_topics is True
+    brokers.refuses["Metadata", "__kafkaguard-no-topic"] = 29
+    found = read(brokers, "g", within=30)
+    assert (found.sees_all_topics, found.complete, found.errors) == (False, False, [])
+    named = read(brokers, "g", within=30, topics=frozenset({"A"}))
+    assert (named.sees_all_topics, named.complete) == (None, True)
 
 
 def test_all_groups_are_those_that_brokers_list():

@@ -217,7 +217,7 @@ def test_failing_token_provider_keeps_its_text_to_itself(secured):
     good = secured.client_config("OAUTHBEARER", client="confluent", user="alice")
     bad = {k: v for k, v in good.items() if not k.startswith(("enable", "sasl.oauth"))}
     admin = guard(AdminClient(good), config={**bad, "oauth_cb": provider})
-    refused = pytest.raises(errors.ClientConfigurationError, match="RuntimeError")
+    refused = pytest.raises(errors.TokenProviderError, match="RuntimeError")
     with admin, refused as e:
         admin.log_dirs(timeout=10.0)
     assert SECRET not in str(e.value)

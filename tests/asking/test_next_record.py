@@ -131,6 +131,17 @@ def test_batch_that_cannot_be_opened_here_has_a_time_that_is_marked(monkeypatch)
     assert Next(4.0, is_of_batch=True) == find_next(answer(packed), 4, 5)
 
 
+def test_batch_that_cannot_be_opened_here_has_the_time_that_the_broker_set(monkeypatch):
+    """LogAppendTime is in its header, and the same for each of its records."""
+    packed = bytearray(batch(3, 4000, 9000, compression=GZIP))
+    head = DefaultRecordBatch.HEADER_STRUCT
+    fields = list(head.unpack_from(packed))
+    fields[5] |= DefaultRecordBatch.TIMESTAMP_TYPE_MASK
+    packed = sealed(bytearray(head.pack(*fields)) + packed[head.size :])
+    monkeypatch.setattr("kafka.codec.has_gzip", lambda: False)
+    assert Next(9.0) == find_next(answer(packed), 4, 5)
+
+
 @pytest.mark.parametrize("magic", [0, 1])
 def test_records_from_before_kafka_0_11(magic):
     """Their batches know nothing of producers; those of 0.9 have no time."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from contextlib import suppress
 
 from confluent_kafka import Producer
 from kafka import KafkaProducer
@@ -16,9 +15,6 @@ from kafkaguard.errors import DeliveryFailed
 #: Seconds that a record has, and that a call may wait; and that the policy tries for.
 DELIVERY_S, CALL_S, POLICY_S = 4.0, 8.0, 20.0
 POLICY = {"deadline": POLICY_S}
-#: confluent-kafka's is longer than any fault: librdkafka writes records twice once one
-#: has timed out on its way, since it then numbers anew what else is on its way.
-CONFLUENT_S = 60.0
 
 
 class KafkaPython:
@@ -55,24 +51,29 @@ class KafkaPython:
         future.add_errback(told.fail)
 
     def close(self, seconds):
-        """Close; failures were told to each record."""
-        with suppress(DeliveryFailed):
-            self._producer.close(seconds)
+        """Close; failures were told to each record. Return what may be twice."""
+        try:
+            return self._producer.close(seconds).maybe_twice
+        except DeliveryFailed as failed:
+            return failed.report.maybe_twice
 
 
 class Confluent:
     """confluent-kafka's, with a thread that polls, as its users have.
 
+    Its records have less time than the faults last. A record that times out on its way
+    lets librdkafka number anew what else is on its way, and write some of it twice.
+
     Args:
         servers: Where the cluster is.
     """
 
-    LONGEST_S = 2 * CONFLUENT_S  # one that is sent again has as long once more
+    LONGEST_S = 2 * DELIVERY_S  # the call may wait as long as the policy tries
 
     def __init__(self, servers):
         self._producer = guard(
             factory=Producer,
-            policy={"deadline": CONFLUENT_S},
+            policy={"deadline": DELIVERY_S},
             config={
                 "bootstrap.servers": servers,
                 "enable.idempotence": True,
@@ -80,7 +81,6 @@ class Confluent:
                 "batch.size": 16_384,  # as the others; its own default is 1 MB
                 "socket.timeout.ms": 1_000,
                 "request.timeout.ms": 1_000,
-                "delivery.timeout.ms": int(CONFLUENT_S * 1000),
                 "reconnect.backoff.max.ms": 500,
                 "error_cb": lambda _: None,
             },
@@ -105,11 +105,15 @@ class Confluent:
         self._producer.produce(topic, value, key, on_delivery=tell)
 
     def close(self, seconds):
-        """Close; failures were told to each record."""
+        """Close; failures were told to each record. Return what may be twice."""
         self._is_done.set()
         self._thread.join()
-        with suppress(DeliveryFailed):
+        twice = 0
+        try:
             self._producer.close(seconds)
+        except DeliveryFailed as failed:
+            twice = failed.report.maybe_twice
+        return twice + self._producer.report().maybe_twice
 
 
 class Aiokafka:
@@ -159,14 +163,20 @@ class Aiokafka:
         future.add_done_callback(tell)
 
     def close(self, seconds):
-        """Stop; failures were told to each record."""
-        with suppress(DeliveryFailed):
-            self._run(self._producer.stop(seconds), 3 * seconds)
+        """Stop; failures were told to each record. Return what may be twice."""
+        twice = self._run(self._stop(seconds), 3 * seconds)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
         left = asyncio.all_tasks(self._loop)
         self._loop.close()
         assert not left, left
+        return twice
+
+    async def _stop(self, seconds):
+        try:
+            return (await self._producer.stop(seconds)).maybe_twice
+        except DeliveryFailed as failed:
+            return failed.report.maybe_twice
 
 
 CLIENTS = {"kafka-python": KafkaPython, "confluent": Confluent, "aiokafka": Aiokafka}

@@ -11,7 +11,7 @@ import pytest
 from kafkaguard import errors as e
 from kafkaguard._errors.java_texts import JAVA_TEXTS
 from kafkaguard.cli.group import run
-from kafkaguard.cli.lookup import find_error
+from kafkaguard.cli.lookup import find_error, find_errors
 
 FAIL = "%3|1725429216.481|FAIL|rdkafka#producer-1| [thrd:b:9092/bootstrap]: b:9092/1: "
 JAVA = "org.apache.kafka.common.errors."
@@ -97,6 +97,73 @@ def test_cause_in_javas_stack_trace_after_a_traceback_counts(cause, key):
         f"Caused by: {cause}\n\tat a.B.c(B.java:1)\n\t... 1 more\n"
     )
     assert key == find_error(text).key
+
+
+EXPIRED = (
+    f"{KAFKA}errors.TimeoutException: Expiring 5 record(s) for orders-0:120000 ms has "
+    "passed since batch creation\n"
+    "\tat org.apache.kafka.clients.producer.internals.ProducerBatch.expirationDone\n"
+    f"Caused by: {KAFKA}errors.NotLeaderOrFollowerException: For requests intended "
+    "only for the leader, this error indicates that the broker is not the leader.\n"
+)
+
+
+def test_of_several_errors_in_a_text_the_worst_is_explained_and_all_are_listed(
+    monkeypatch, capsys
+):
+    """Records that have expired may be written, whatever kept their answers away."""
+    assert [each.key for each in find_errors(EXPIRED)] == [-192, 6]
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(EXPIRED.encode())))
+    assert run(["explain", "-"]) == 0
+    out = capsys.readouterr().out
+    assert out.startswith("_MSG_TIMED_OUT (-192)")
+    assert "next step  IN_DOUBT" in out
+    assert "NOT_LEADER_OR_FOLLOWER (6)" in out
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(EXPIRED.encode())))
+    assert run(["explain", "-", "--json"]) == 0
+    (further,) = json.loads(capsys.readouterr().out)["further"]
+    assert (further["code"], further["action"]) == (6, "REFRESH")
+
+
+def test_a_traceback_of_python_has_one_error_to_act_on():
+    """A timeout that hides a refusal is not the one, though it is worse by itself."""
+    text = (
+        "Traceback (most recent call last):\n  File 'x'\n"
+        "kafka.errors.TopicAuthorizationFailedError: [Error 29] flights\n\n"
+        "The above exception was the direct cause of the following exception:\n\n"
+        "Traceback (most recent call last):\n  File 'y'\n"
+        "kafka.errors.KafkaTimeoutError: no answer\n"
+    )
+    assert [each.key for each in find_errors(text)] == [29, e.ClientTimeoutError]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SSL handshake failed: error:0A000086: certificate verify failed",
+        "ssl.SSLCertVerificationError: [SSL] certificate verify failed (_ssl.c:992)",
+        "SSLHandshakeException: PKIX path building failed",
+    ],
+)
+def test_a_certificate_that_is_not_trusted_speaks_of_the_ca(text, capsys):
+    """In the words of each client's setting."""
+    assert run(["explain", text]) == 0
+    out = capsys.readouterr().out
+    assert "the CA that signed the broker's certificate" in out
+    assert "ssl.ca.location" in out
+
+
+@pytest.mark.parametrize(
+    ("code", "api"),
+    [("-181", None), ("-192", "Produce"), ("10", "Produce"), ("3", "Produce")],
+)
+def test_what_clients_do_is_known_for_frequent_failures(code, api, capsys):
+    """TLS, a record that expired, one that is too large, a topic that is missing."""
+    assert run(["explain", "--json", "--", code]) == 0
+    rows = json.loads(capsys.readouterr().out)["clients"]
+    (row,) = (row for row in rows if row["api"] == api)
+    python = ("kafka-python", "confluent-kafka", "aiokafka")
+    assert "not recorded" not in {row[name] for name in python}
 
 
 OURS = [

@@ -47,13 +47,14 @@ def group(name, *partitions, state="Empty", error=None):
 def told(monkeypatch, capsys):
     """Run the command with a report; return its exit code, table and remarks."""
 
-    def call(*arguments, groups=(), sees_all=None, broker_errors=()):
+    def call(*arguments, groups=(), sees_all=None, broker_errors=(), topics=None):
         report = LagReport(
             {each.group: each for each in groups},
             0.0,
             dict(enumerate(broker_errors)),
             sees_all,
             TOPICS,
+            topics,
         )
         monkeypatch.setattr(command, "connect", lambda *_: Reporting(report))
         code = run(["lag", *arguments])
@@ -84,6 +85,15 @@ def test_the_sentence_names_the_groups_that_it_is_about(told):
         "no group whose offsets could be read has committed offsets for topic xyzzy"
         in said
     )
+
+
+def test_topics_that_this_user_may_not_see_are_told(told):
+    """A third of the lag looks like all of it."""
+    code, _, said = told(groups=[group("g", ("t", 0, None))], topics=False)
+    assert code == 1
+    (note,) = said
+    assert note.startswith("brokers leave out topics that this user may not Describe")
+    assert note.endswith("name the topics with --topic")
 
 
 def test_a_cluster_without_groups_is_told_where_no_topic_is_named(told):

@@ -135,6 +135,19 @@ def test_how_old_the_next_record_is():
     }
 
 
+def test_a_time_in_seconds_instead_of_milliseconds_is_no_lag_of_57_years():
+    """A producer gave time.time() as the timestamp: the record seems to be of 1970."""
+    now = 1_790_000_000.0
+    facts = time_facts(1_789_999.0, now, is_of_batch=False)
+    assert facts == {
+        "has_record": True,
+        "next_timestamp": 1_789_999.0,
+        "time_reason": TimeReason.SECONDS,
+    }
+    for old in (0.0, 900_000.0, 1_800_000.0):  # before 2000, or after now, if seconds
+        assert time_facts(old, now, is_of_batch=False)["time_lag"] == now - old
+
+
 def test_reasons_are_words_that_people_read():
     """Tables and labels of gauges show them."""
     words = {

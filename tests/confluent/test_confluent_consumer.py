@@ -106,6 +106,7 @@ class TestConfluentConsumer(ConsumerContract):
     client_class = Consumer
     refresh = "topic.metadata.refresh.interval.ms"
     impatient = types.MappingProxyType({"socket.timeout.ms": 1500})
+    latest = types.MappingProxyType({"auto.offset.reset": "latest"})
     client_name = "confluent-kafka"
     client_error = confluent_kafka.KafkaException
     undecoded_error = ValueDeserializationError

@@ -30,10 +30,13 @@ class Client:
     Attributes:
         script: What the next calls return, or raise. A function is called first.
         commits: What the next commits return or raise.
+        owned: The numbers of the assigned partitions.
+        asked: How often the client was asked for them.
     """
 
     def __init__(self):
         self.script, self.commits, self.committed = deque(), deque(), []
+        self.owned, self.asked = [0, 1], 0
 
     def poll(self, _):
         """Return one message."""
@@ -60,8 +63,23 @@ class Client:
         return found
 
     def assignment(self):
-        """Return two partitions."""
-        return [TopicPartition("t", 0), TopicPartition("t", 1)]
+        """Return the assigned partitions."""
+        self.asked += 1
+        return [TopicPartition("t", each) for each in self.owned]
+
+    def subscribe(self, topics, on_assign, on_revoke):
+        """Keep the listeners, and call them as the client does: before it revokes."""
+        self.on_assign, self.on_revoke = on_assign, on_revoke
+
+    def revoke(self, number):
+        """Take a partition away; a step of the script."""
+        self.on_revoke(self, [TopicPartition("t", number)])
+        self.owned.remove(number)
+
+    def incremental_unassign(self, partitions):
+        """Take partitions away."""
+        for each in partitions:
+            self.owned.remove(each.partition)
 
     def position(self, places):
         """Return no position."""
@@ -277,3 +295,63 @@ def test_a_message_is_committed_by_the_client_itself_again_and_again(world):
     (found,) = world.consumer.commit(message, asynchronous=False)
     assert found.offset == 6
     assert world.client.committed == [{"message": message}] * 3
+
+
+def commit_of(world, number):
+    """Commit for a partition, without waiting for it."""
+    world.client.commits.append(None)
+    try:
+        world.consumer.commit(offsets=[TopicPartition("t", number, 5)])
+    finally:
+        world.client.commits.clear()
+
+
+def test_commits_do_not_ask_the_client_for_its_assignment_each_time(world):
+    """The answer needs another thread of librdkafka, which takes longer than a commit."""
+    world.consumer.subscribe(["t"])
+    world.consumer.poll(0)
+    world.client.asked = 0
+    for number in (0, 1) * 10:
+        commit_of(world, number)
+    assert world.client.asked == 1
+
+
+@pytest.mark.parametrize("is_given", [True, False], ids=["listener", "no listener"])
+def test_a_commit_for_a_partition_that_was_just_revoked_is_refused(world, is_given):
+    """Commits during the listener are allowed; they do not hide that it is gone then."""
+
+    def commit_last(_, partitions):
+        for each in partitions:
+            commit_of(world, each.partition)
+
+    world.consumer.subscribe(["t"], on_revoke=commit_last if is_given else None)
+    world.consumer.poll(0)
+    commit_of(world, 1)
+    world.client.script.append(lambda: world.client.revoke(1))
+    world.consumer.poll(0)
+    commit_of(world, 0)
+    with pytest.raises(errors.ClientStateError, match="does not own t-1"):
+        commit_of(world, 1)
+    world.consumer.poll(0)
+    with pytest.raises(errors.ClientStateError, match="does not own t-1"):
+        commit_of(world, 1)
+
+
+def test_a_commit_for_a_partition_that_the_application_gave_up_is_refused(world):
+    """At once: no poll is needed."""
+    world.consumer.subscribe(["t"])
+    world.consumer.poll(0)
+    commit_of(world, 1)
+    world.consumer.incremental_unassign([TopicPartition("t", 1)])
+    with pytest.raises(errors.ClientStateError, match="does not own t-1"):
+        commit_of(world, 1)
+
+
+def test_before_a_commit_is_refused_the_client_is_asked_again(world):
+    """A partition may have come without a call of the listener."""
+    world.client.owned = [0]
+    world.consumer.subscribe(["t"])
+    world.consumer.poll(0)
+    commit_of(world, 0)
+    world.client.owned = [0, 1]
+    commit_of(world, 1)

@@ -191,6 +191,39 @@ def test_a_purged_record_that_no_broker_was_reached_for_was_not_written(
     assert error.verdict.written == "no"
 
 
+def test_a_record_that_no_broker_was_reached_for_has_the_last_connection_error(
+    make, told
+):
+    """The address may be wrong; the client logs it, and says only that time is over."""
+    producer = make(
+        **{"bootstrap.servers": "127.0.0.1:1", "delivery.timeout.ms": 2_000},
+        **{"request.timeout.ms": 500},
+        topics={"t": TopicFacts(compacted=False)},
+        policy={"max_attempts": 1, "deadline": 10},
+    )
+    producer.produce("t", b"v", b"k", on_delivery=hear(told))
+    error = outcome(producer, told)
+    assert "127.0.0.1:1 failed: Connection refused" in str(error)
+    assert (error.verdict.action, error.verdict.written) == (Action.RETRY, "no")
+
+
+@pytest.mark.parametrize("ends", ["flush", "close"])
+def test_a_record_for_a_topic_that_does_not_exist_says_so(make, told, ends):
+    """CONFIGURE; librdkafka waits for the topic, and then says 3, or drops it."""
+    wait = 300 if ends == "flush" else 60_000
+    producer = make(**{"topic.metadata.propagation.max.ms": wait})
+    producer.produce("no-such-topic", b"v", b"k", on_delivery=hear(told))
+    if ends == "close":
+        with suppress(DeliveryFailed):
+            producer.close(1)
+    else:
+        producer.flush(30)
+    ((_, error),) = told
+    assert (error.code(), error.verdict.action) == (3, Action.CONFIGURE)
+    assert "the topic does not exist; nothing was sent" in str(error)
+    assert "create it" in str(error)
+
+
 def test_a_purge_is_the_applications_own_word(make, kafka_cluster, kafka_topic, told):
     """No dead letter is written, and no event says that a record was refused."""
     letters, events = kafka_cluster.create_topic(), []

@@ -53,7 +53,9 @@ class Quiet(Producer):
     def list_topics(self, topic, timeout):
         """Note how long a broker may take."""
         self.asked.append(timeout)
-        return SimpleNamespace(topics={topic: SimpleNamespace(partitions={0: None})})
+        return SimpleNamespace(
+            topics={topic: SimpleNamespace(partitions={0: None}, error=None)}
+        )
 
     def close(self):
         """Close."""

@@ -14,6 +14,8 @@ import threading
 import time
 from contextlib import ExitStack, contextmanager
 from itertools import pairwise
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 import confluent_kafka
 import pytest
@@ -23,6 +25,9 @@ from kafkaguard import Action, errors
 from kafkaguard._consuming import events as ev
 from kafkaguard.testing import FaultProxy
 from kafkaguard_adapters import stand_in
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 PARTITIONS = pytest.mark.kafka_topic(partitions=3)
 #: Seconds that a writer has to deliver everything, after a broker was restarted.
@@ -146,6 +151,8 @@ class ConsumerContract:
     #: What the client raises for a commit of a partition that is not assigned, if it
     #: notices.
     not_owned_error: type[BaseException]
+    #: The setting with which a group without a commit begins at the end.
+    latest: Mapping[str, str] = MappingProxyType({"auto_offset_reset": "latest"})
     #: Whether the client itself commits for partitions that are not assigned.
     commits_unassigned = True
     #: The client reports the result of each read, so the guard sees all codes.
@@ -557,6 +564,35 @@ class ConsumerContract:
         assert isinstance(error, self.client_error)
 
     # --- where reading begins ---------------------------------------------------------
+
+    def test_where_a_new_group_begins_at_the_end_is_committed_at_once(
+        self, kafka_cluster, kafka_topic
+    ):
+        """Else the next owner would begin at a later end, and nobody read what came."""
+        fill(kafka_cluster, kafka_topic, 5, partitions=[0])
+        servers = kafka_cluster.bootstrap_servers
+        group = {"group": kafka_topic, "auto_commit": 600}
+        with self.open(servers, **group, **self.latest) as reader:
+            reader.subscribe(kafka_topic)
+            reader.read_until(lambda: reader.committed(kafka_topic, 0) == 5)
+            fill(kafka_cluster, kafka_topic, 3, partitions=[0])
+            reader.read_until(lambda: len(reader.read) == 3)
+            assert reader.committed(kafka_topic, 0) == 5
+
+    def test_a_new_group_that_commits_nothing_by_itself_is_warned_once(
+        self, kafka_cluster, kafka_topic, caplog
+    ):
+        """It begins at the end, and its first commit may come too late."""
+        servers = kafka_cluster.bootstrap_servers
+        text = "nobody reads what has arrived by then"
+        for _ in range(2):
+            with self.open(servers, group=kafka_topic, **self.latest) as reader:
+                reader.subscribe(kafka_topic)
+                reader.read_until(lambda: reader.assigned() and text in caplog.text)
+                for _ in range(3):
+                    reader.poll(0.2)
+            assert caplog.text.count(text) == 1
+            caplog.clear()
 
     @PARTITIONS
     @pytest.mark.parametrize("code", [14, 15, 16])

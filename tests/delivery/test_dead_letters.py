@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
@@ -15,11 +17,19 @@ from kafkaguard._delivery.dead_letters import (
     letter,
     letter_of_read,
     read_headers,
-    reason_headers,
     reason_of,
+    refusal_facts,
     without_reasons,
 )
-from kafkaguard._delivery.dialects import Origin, parse
+from kafkaguard._delivery.dialects import (
+    NAMES,
+    LetterFacts,
+    letter_facts,
+    read_dialect,
+    read_facts,
+    without_letter_headers,
+    write_headers,
+)
 from kafkaguard._delivery.facts import Raw
 from kafkaguard._delivery.sizes import batch_size
 from tests.delivery.world.words import PlainErrors
@@ -27,8 +37,9 @@ from tests.delivery.world.words import PlainErrors
 
 def test_headers_say_why_and_where():
     """What is not known has no header."""
-    error = errors.InvalidRecordError(code=87, broker_message="no key")
-    headers = reason_headers(Reason.NULL_KEY, topic="t", partition=0, error=error)
+    error = errors.InvalidRecordError(code=87, topic="t", broker_message="no key")
+    facts = refusal_facts(error, partition=0, reason=Reason.NULL_KEY)
+    headers = write_headers(facts, "own")
     assert read_headers(headers) == {
         "reason": "NULL_KEY",
         "topic": "t",
@@ -37,13 +48,13 @@ def test_headers_say_why_and_where():
         "code": "87",
         "message": "no key",
     }
-    assert reason_headers("X", topic=None) == [("kafkaguard.reason", b"X")]
+    assert write_headers(LetterFacts("X"), "own") == [("kafkaguard.reason", b"X")]
 
 
 def test_what_the_guard_says_is_the_message_where_no_broker_said_anything():
     """As in the dialects of other tools."""
     error = errors.MessageTooLargeError("9 bytes, and the limit is 8")
-    headers = reason_headers(Reason.TOO_LARGE, topic="t", error=error)
+    headers = write_headers(refusal_facts(error), "own")
     assert read_headers(headers)["message"] == "9 bytes, and the limit is 8"
 
 
@@ -97,12 +108,70 @@ def test_other_headers_are_left_alone():
 )
 def test_each_dialect_says_why_and_where(dialect, expected):
     """Names and values as the tools of that dialect write them; Spring's are binary."""
-    error = errors.InvalidRecordError(code=87, broker_message="no key")
-    said = reason_headers(
-        Reason.NULL_KEY, topic="t", partition=7, error=error, dialect=dialect
+    error = errors.InvalidRecordError(code=87, topic="t", broker_message="no key")
+    facts = refusal_facts(error, partition=7, reason=Reason.NULL_KEY)
+    assert expected == dict(write_headers(facts, dialect))
+    assert len(write_headers(LetterFacts("X"), dialect)) == 1
+
+
+@pytest.mark.parametrize("dialect", NAMES)
+def test_each_dialect_is_read_back(dialect):
+    """What a dialect has a header for is read as it was written."""
+    facts = LetterFacts(
+        reason=Reason.HANDLER_FAILED,
+        topic="t",
+        partition=7,
+        offset=2**40,
+        timestamp_ms=1_700_000_000_000,
+        group="billing",
+        exception="shop.OutOfStock",
+        message="no: nothing left",
     )
-    assert expected == dict(said)
-    assert len(reason_headers("X", topic=None, dialect=dialect)) == 1
+    own = [("trace", b"1"), ("empty", None)]
+    headers = [*own, *write_headers(facts, dialect)]
+    assert read_dialect(headers) == dialect
+    assert without_letter_headers(headers, dialect) == own
+    read = read_facts(headers, dialect)
+    for fact in NAMES[dialect]:
+        assert getattr(read, fact) == getattr(facts, fact)
+    assert read.reason == "HANDLER_FAILED"
+
+
+def test_letters_of_other_programs_are_read():
+    """Their messages have no reason of ours; a number that is none is None."""
+    headers = [
+        ("kafka_dlt-original-topic", b"t"),
+        ("kafka_dlt-original-partition", b"12"),
+        ("kafka_dlt-original-offset", b"\0\0\0\0\0\0\0\5"),
+        ("kafka_dlt-exception-message", b"Listener failed: boom"),
+        ("kafka_dlt-exception-stacktrace", b"..."),
+    ]
+    assert read_dialect(headers) == "spring"
+    assert read_facts(headers, "spring") == LetterFacts(
+        topic="t", offset=5, message="Listener failed: boom"
+    )
+    assert without_letter_headers(headers, "spring") == []
+    assert read_dialect([("trace", b"1"), ("kafkaguard.attempts", b"2")]) is None
+
+
+def test_last_dialect_decides_and_own_headers_first():
+    """A letter of another tool that kafkaguard set aside again is kafkaguard's."""
+    spring, connect = (
+        ("kafka_dlt-original-topic", b"a"),
+        ("__connect.errors.topic", b""),
+    )
+    assert read_dialect([spring, connect]) == "connect"
+    assert read_dialect([("kafkaguard.reason", b"X"), spring]) == "own"
+
+
+def test_time_of_the_first_letter_is_kept():
+    """A letter that was read and set aside again has the time of its record."""
+    facts = LetterFacts("X", topic="dlq", timestamp_ms=2)
+    once = [("kafkaguard.reason", b"X"), ("kafkaguard.timestamp", b"1")]
+    again = letter(
+        Raw(None, b"v", once), facts, topic="d", size_limit=None, errors=PlainErrors()
+    )
+    assert [v for n, v in again.headers if n == "kafkaguard.timestamp"] == [b"1"]
 
 
 def test_reasons_of_errors():
@@ -171,7 +240,7 @@ class TestAgainAndAgain:
             )
             raw = letter(
                 raw,
-                error,
+                refusal_facts(error),
                 topic="dlq",
                 size_limit=1000,
                 errors=PlainErrors(),
@@ -227,10 +296,10 @@ class TestAgainAndAgain:
 
     def test_a_value_that_was_cut_says_its_first_size(self):
         """Also where the cut value is cut again."""
-        error = errors.InvalidRecordError(code=87, topic="t")
+        facts = refusal_facts(errors.InvalidRecordError(code=87, topic="t"))
         known = {"topic": "dlq", "errors": PlainErrors()}
-        once = letter(Raw(b"k", b"v" * 5000), error, size_limit=1500, **known)
-        again = letter(once, error, size_limit=600, **known)
+        once = letter(Raw(b"k", b"v" * 5000), facts, size_limit=1500, **known)
+        again = letter(once, facts, size_limit=600, **known)
         assert len(again.value) < len(once.value) < 5000
         assert [h for h in again.headers if h[0] == VALUE_BYTES] == [
             (VALUE_BYTES, b"5000")
@@ -244,7 +313,7 @@ class TestAgainAndAgain:
         ) as caught:
             letter(
                 Raw(b"k" * 900, b"v"),
-                error,
+                refusal_facts(error),
                 topic="dlq",
                 size_limit=500,
                 errors=PlainErrors(),
@@ -252,7 +321,7 @@ class TestAgainAndAgain:
         assert caught.value.verdict is NO_ROOM
 
 
-ORIGIN = Origin("t", 7, 2**40, 1_700_000_000_000, "g")
+READ = LetterFacts(None, "t", 7, 2**40, 1_700_000_000_000, "g")
 
 
 @pytest.mark.parametrize(
@@ -260,49 +329,46 @@ ORIGIN = Origin("t", 7, 2**40, 1_700_000_000_000, "g")
     [
         ("own", []),
         ("spring", []),
-        ("connect", ["timestamp", "group"]),
-        ("streams", ["timestamp", "group"]),
-        ("kip-1191", ["timestamp", "exception"]),
+        ("connect", ["timestamp_ms", "group"]),
+        ("streams", ["timestamp_ms", "group"]),
+        ("kip-1191", ["timestamp_ms", "exception"]),
     ],
 )
-def test_a_letter_of_a_record_that_was_read_says_where_it_was(dialect, unknown):
+def test_letter_of_a_record_that_was_read_says_where_it_was(dialect, unknown):
     """Each dialect can be read back; what it has no header for is None."""
     raw = Raw(None, b"", [("trace", None)], 5)
-    made = letter_of_read(raw, ORIGIN, ValueError("no total"), dialect=dialect)
+    made = letter_of_read(raw, READ, ValueError("no total"), dialect=dialect)
     assert (made.key, made.value, made.timestamp_ms) == (None, b"", 5)
     assert made.headers[0] == ("trace", None)
-    expected = ORIGIN._replace(exception="builtins.ValueError", message="no total")
-    assert expected._replace(**dict.fromkeys(unknown)) == parse(made.headers)
+    expected = replace(
+        READ,
+        reason="HANDLER_FAILED",
+        exception="builtins.ValueError",
+        message="no total",
+    )
+    expected = replace(expected, **dict.fromkeys(unknown))
+    assert letter_facts(made.headers) == expected
 
 
-def test_a_letter_of_a_handler_has_its_reason():
+def test_letter_of_a_handler_has_its_reason():
     """A Kafka error has Kafka's name; another exception says that the handler failed."""
-    made = letter_of_read(Raw(b"k", b"v"), ORIGIN, KeyError("x"))
+    made = letter_of_read(Raw(b"k", b"v"), READ, KeyError("x"))
     assert read_headers(made.headers)["reason"] == "HANDLER_FAILED"
-    made = letter_of_read(Raw(b"k", b"v"), ORIGIN, errors.InvalidRecordError())
+    made = letter_of_read(Raw(b"k", b"v"), READ, errors.InvalidRecordError())
     assert read_headers(made.headers)["reason"] == "INVALID_RECORD"
 
 
-def test_a_letter_that_is_set_aside_again_has_the_new_reason_once():
-    """The headers are replaced, not added."""
-    first = letter_of_read(Raw(b"k", b"v", [("a", b"1")]), ORIGIN, KeyError("x"))
-    again = letter_of_read(first, ORIGIN, ValueError("y"))
+def test_letter_that_is_set_aside_again_has_the_new_reason_once():
+    """The headers are replaced, and the count goes on."""
+    first = letter_of_read(Raw(b"k", b"v", [("a", b"1")]), READ, KeyError("x"))
+    again = letter_of_read(first, READ, ValueError("y"))
     names = [name for name, _ in again.headers]
     assert sorted(set(names)) == sorted(names)
-    assert parse(again.headers).exception == "builtins.ValueError"
+    assert letter_facts(again.headers).exception == "builtins.ValueError"
+    assert read_headers(again.headers)["attempts"] == "2"
 
 
 @pytest.mark.parametrize("headers", [None, [], [("kafkaguard.offset", b"1")]])
 def test_what_says_no_topic_is_no_letter(headers):
     """So a record that was never set aside is told from a letter."""
-    assert parse(headers) is None
-
-
-def test_a_header_that_cannot_be_read_counts_as_missing():
-    """Anybody may write to a dead-letter topic."""
-    assert parse(
-        [("kafka_dlt-original-topic", b"t"), ("kafka_dlt-original-offset", b"1")]
-    ) == Origin("t")
-    assert parse(
-        [("kafkaguard.topic", b"t"), ("kafkaguard.partition", b"x")]
-    ) == Origin("t")
+    assert letter_facts(headers) is None

@@ -74,6 +74,28 @@ class TestBatches:
         assert only(c.Settle, told).record is old
         assert machine.pending() == 1
 
+    @pytest.mark.parametrize("is_delivered", [True, False])
+    def test_a_resent_record_ends_in_time_in_a_client_that_keeps_it(self, is_delivered):
+        """It is in doubt, whatever its client says of it later; nothing is replaced."""
+        machine = machine_of(fails_batches=False)
+        [old], again = resent(machine, begun(machine))
+        again.due = again.next_check = 90.0
+        again.items.append(Item(Raw(b"k", b"9:good"), is_new=True))
+        machine.sent("t", again.items[:1], 1.0)
+        assert machine.next_due() <= old.due
+        assert not any(isinstance(each, c.Settle) for each in machine.tick(1.0))
+        told = machine.tick(old.due)
+        assert only(c.Settle, told).record is old
+        assert old.outcome.ending == "in_doubt"
+        assert not any(isinstance(each, (c.FailBatches, c.Shut)) for each in told)
+        if is_delivered:
+            machine.accepted(again, 40.0)
+        else:
+            (refusal, _) = refusals(again, 10, "record")
+            machine.failed(again, [refusal], 40.0)
+        report = machine.report(machine.pending())
+        assert (report.delivered, report.in_doubt, report.pending) == (1, 1, 0)
+
     def test_what_comes_too_late_is_told_as_it_came(self):
         """The broker's answer goes before the time that is over."""
         machine = machine_of()

@@ -128,7 +128,7 @@ def test_an_attempt_of_the_policy_has_the_full_time_of_the_client(retry, check):
     in_flight = InFlight()
     in_flight.begin(batch)
     in_flight.resent[batch.items[0]] = record_of(batch, retry=retry)
-    in_flight.cap_deadlines("t")
+    in_flight.cap_deadlines("t", fails_batches=True)
     assert batch.next_check == check
     assert batch.due == 90.0
 

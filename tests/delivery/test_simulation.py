@@ -261,6 +261,14 @@ class TestTransactions:
                 break
         assert missing == {"transaction": set()}
 
+    @pytest.mark.parametrize("seed", [328833, 377729, 556755])
+    def test_a_transaction_that_found_a_fault_is_played_again(self, seed):
+        """A commit and an abort were interrupted, and then a new producer failed.
+
+        What may be committed was told as not aborted.
+        """
+        assert play_transactions(seed)[0] == []
+
     def test_a_commit_without_a_failed_record_is_noticed(self, monkeypatch):
         """Its readers see a half."""
         monkeypatch.setattr(TransactionCalls, "_raise_failure", lambda *_: None)

@@ -5,11 +5,16 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from kafkaguard.errors import DeliveryFailed
+from tests.differ import trace
 from tests.differ.player import Player
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class Writer(Player):
@@ -75,7 +80,20 @@ class Writer(Player):
 
     def flush(self, seconds: float) -> Any:
         """Flush."""
-        return self.client.flush(seconds)
+        with self._counting():
+            return self.client.flush(seconds)
+
+    @contextlib.contextmanager
+    def _counting(self) -> Iterator[None]:
+        """Write how many of the delivered records may be twice in their topic."""
+        try:
+            yield
+        except DeliveryFailed as failed:
+            trace.write("maybe_twice", count=failed.report.maybe_twice)
+            raise
+        finally:
+            if self.guarded:
+                trace.write("maybe_twice", count=self.client.report().maybe_twice)
 
     def pause(self, seconds: float) -> None:
         """Poll, as an application does."""
@@ -105,7 +123,8 @@ class Writer(Player):
     def close(self) -> None:
         """Flush, then close."""
         if self.guarded:
-            self.client.close(15)
+            with self._counting():
+                self.client.close(15)
         else:
             self.client.flush(15)
 

@@ -116,6 +116,8 @@ class TestJudgeOfProducers:
         """An idempotent producer writes each record once."""
         logs = [(0, "r0"), (1, "r0")]
         assert kinds(self.ONE, [told("r0", self.THERE)], logs) == ["doubled"]
+        bound = {"kind": "maybe_twice", "at": 2.0, "count": 1}
+        assert kinds(self.ONE, [told("r0", self.THERE), bound], logs) == []
         plain = produced(*self.ONE.steps, idempotent=False)
         assert kinds(plain, [told("r0", self.THERE)], logs) == []
 

@@ -61,6 +61,7 @@ def test_example_runs_and_says_something(example, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout
+    assert "StackingWarning" not in done.stderr  # what readers copy warns of nothing
 
 
 def test_examples_are_short_and_in_the_index():

@@ -13,11 +13,16 @@ from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafkaguard import guard
 from kafkaguard.errors import KafkaGuardError
 from kafkaguard.testing import KafkaCluster
+from kafkaguard_adapters.spark.once.offsets import Home, offsets_for
+from kafkaguard_adapters.spark.once.rules import NO_QUERY, Marker, Plan
+from kafkaguard_adapters.spark.once.transaction import open_producer
 
 pytestmark = [pytest.mark.java, pytest.mark.xdist_group("rights")]
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 TIMEOUT_S = 30
+PLAN = Plan("r", NO_QUERY, 0, 1, 1, "c", 0, 0)
+MARKER = Marker("r", 0, 0, "d", 0)
 
 
 def _uses():
@@ -38,7 +43,7 @@ USES = _uses()
 @pytest.fixture(scope="module")
 def cluster():
     """A broker with a user for each use, and one that may do nothing."""
-    names = [use.task for use in USES] + ["nobody"]
+    names = [use.task for use in USES] + ["nobody", "once", "undeclared"]
     passwords = {name: secrets.token_urlsafe() for name in names}
     with KafkaCluster(users=passwords) as running:
         for topic in ("topic", "letters"):
@@ -102,6 +107,9 @@ def lag(config):
     with guard(KafkaAdminClient(**config)) as admin:
         report = admin.lag("group")
         report.raise_for_errors()
+        assert report.sees_all_topics is False  # the group might have another topic
+        assert not report.complete
+        assert admin.lag("group", topics=["topic"]).complete
         assert report.groups["group"].total is not None
 
 
@@ -134,6 +142,33 @@ def log_dirs(config):
 def test_these_rights_are_enough(cluster, use):
     """A user with exactly the rights of the row can do it."""
     globals()[use.task](cluster.client_config("SASL_PLAIN", user=use.task))
+
+
+def test_rights_of_a_write_exactly_once(cluster):
+    """The rights of the page, and a declared retention instead of the last one."""
+    for user in ("once", "undeclared"):
+        for operation, kind, name in (
+            ("WRITE", "TOPIC", "topic"),
+            ("READ", "TOPIC", "topic"),
+            ("WRITE", "TRANSACTIONAL_ID", "pay-driver"),
+            ("WRITE", "TRANSACTIONAL_ID", "pay-0"),
+            ("READ", "GROUP", "kafkaguard.once.pay"),
+            ("READ", "GROUP", "kafkaguard.once.pay.plan"),
+        ):
+            cluster.grant(user, operation, kind, name)
+    cluster.grant("once", "DESCRIBE_CONFIGS", "CLUSTER", "kafka-cluster")
+    for user, limits in (("once", (604_800.0, 900.0)), ("undeclared", (None, None))):
+        client = cluster.client_config("SASL_PLAIN", user=user, client="confluent")
+        reader = offsets_for(client)
+        assert reader.limits() == limits
+        home = Home("pay", "topic", reader.count_partitions("topic"))
+        for shard, entry in ((None, PLAN), (0, MARKER)):
+            transaction = open_producer(client, home, shard, TIMEOUT_S)
+            transaction.init()
+            transaction.commit(entry)
+        reader.fence([home.id_of(0)], TIMEOUT_S)
+        found = reader.look(home, [0], stable=True)[:2]
+        assert found == (PLAN, {0: MARKER})
 
 
 @pytest.mark.parametrize("use", USES, ids=lambda use: use.task)

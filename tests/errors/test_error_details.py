@@ -152,3 +152,26 @@ def test_conditions_that_only_a_client_meets_have_names_of_their_own():
     for cls in conditions:
         assert (cls.origin, cls.code) == ("client", None)
         assert cls.name.startswith("CLIENT_")
+
+
+@pytest.mark.parametrize(
+    ("code", "api", "right"),
+    [
+        (29, "Produce", "Produce needs Write on the topic flights"),
+        (29, "Fetch", "Fetch needs Read on the topic flights"),
+        (29, "ListOffsets", "ListOffsets needs Describe on the topic flights"),
+        (30, "JoinGroup", "JoinGroup needs Read on the group"),
+        (30, "OffsetFetch", "OffsetFetch needs Describe on the group"),
+        (53, "InitProducerId", "InitProducerId needs Write on the transactional id"),
+    ],
+)
+def test_a_denied_request_says_which_operation_on_what_is_missing(code, api, right):
+    """A group needs Read to consume, and Describe for its lag: the code is the same."""
+    error = errors.for_code(code)("refused", api=api, topic="flights")
+    assert f": refused: {right} -> CONFIGURE: access is denied" in str(error)
+
+
+def test_a_denied_request_without_a_name_says_no_right():
+    """The code alone does not tell it."""
+    assert "needs" not in str(errors.for_code(29)("refused"))
+    assert "needs" not in str(errors.for_code(29)("refused", api="ApiVersions"))

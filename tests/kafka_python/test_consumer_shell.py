@@ -59,7 +59,7 @@ class Shell(KafkaPythonConsumerShell):
 
     def __init__(self):
         self._held, self._resettable, self._reads_followers = frozenset(), set(), False
-        self._failures, self._ended = deque(), None
+        self._failures, self._ended, self._starts = deque(), None, deque()
         self.driver, self.handled, self.limits = Driver(), [], []
         self.records = {}
         self._subscription = SimpleNamespace(

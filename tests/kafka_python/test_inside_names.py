@@ -111,6 +111,7 @@ class TestReplacedMethods:
         manager = producer._transaction_manager
         moving.report_batches(producer, lambda _: None)
         moving.report_retries(producer, lambda *_: None)
+        moving.report_late_acceptances(producer, lambda *_: None)
         moving.report_late_refusals(producer, lambda *_: None)
         moving.check_appends(producer, lambda *_: None)
         transactions.mend(producer)
@@ -119,6 +120,7 @@ class TestReplacedMethods:
         replaced = {
             ("IncompleteProducerBatches", "add"): producer._accumulator._incomplete,
             ("RecordAccumulator", "append"): producer._accumulator,
+            ("Sender", "_complete_batch"): producer._sender,
             ("Sender", "_dispatch_error"): producer._sender,
             ("TransactionManager", "_enqueue_request"): manager,
             ("InitProducerIdHandler", "on_complete"): handler,

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import pytest
 from kafka import TopicPartition
 from kafka.errors import (
+    DuplicateSequenceNumberError,
     IllegalStateError,
     InvalidRecordError,
     KafkaConnectionError,
@@ -280,7 +281,6 @@ class Manager:
 
     def __init__(self, *, transactional=False):
         self._current_state = TransactionState.READY
-        self._last_acked_offset = {}
         self._transactional = transactional
         self.last_error = None
         self.producer_id_and_epoch = ProducerIdAndEpoch(7, 1)
@@ -324,6 +324,7 @@ class Producer:
         if idempotent:
             self._transaction_manager = Manager(transactional=transactional)
         self._sender = SimpleNamespace(
+            _complete_batch=lambda *_: None,
             _dispatch_error=lambda *_: None,
             _record_exceptions_fn=Sender._record_exceptions_fn,
         )
@@ -542,34 +543,43 @@ class TestAnswersAfterDeath:
         batch.abort(IllegalStateError("dead"))
         return told.began[-1]
 
-    def test_an_offset_that_has_moved_on_is_that_of_the_batch(self):
-        """It began as many offsets before as it has records."""
-        told = Told()
-        told.producer._transaction_manager._last_acked_offset[PLACE] = 9
-        told.shell.report_death(told.producer, KafkaError("dead"))
-        one = self.give_up(told, b"a", b"b", sequence=4)
-        assert told.shell.answers([one]) == {}
-        told.producer._transaction_manager._last_acked_offset[PLACE] = 11
-        assert told.shell.answers([one]) == {one: Answer(10)}
+    def accept(self, batch, base_offset, code=0):
+        """Answer a batch as the sender hears it."""
+        sender = batch.producer._sender
+        answer = SimpleNamespace(error_code=code, base_offset=base_offset)
+        sender._complete_batch(batch.source, answer)
 
-    def test_the_first_batch_of_a_producer_has_nothing_before_it(self):
-        """The first batch of a producer ignores what other producers delivered."""
+    def test_an_acceptance_that_comes_late_is_an_answer(self):
+        """It counts for its own batch, and for no other of the same partition.
+
+        Two batches can be in flight: the client sends the next one as soon as it has
+        given up the first.
+        """
         told = Told()
         told.shell.report_death(told.producer, KafkaError("dead"))
-        one = self.give_up(told, b"a", sequence=0)
-        told.producer._transaction_manager._last_acked_offset[PLACE] = 0
-        assert told.shell.answers([one]) == {one: Answer(0)}
+        first = self.give_up(told, b"a", b"b", sequence=4)
+        second = self.give_up(told, b"c", b"d", sequence=6)
+        assert told.shell.answers([first, second]) == {}
+        self.accept(first, 10)
+        assert told.shell.answers([first, second]) == {first: Answer(10)}
+        self.accept(second, 30)
+        assert told.shell.answers([second]) == {second: Answer(30)}
 
-    def test_the_batch_after_one_that_was_accepted_begins_where_that_ends(self):
-        """Known by its number, also where the death is told later."""
+    def test_a_batch_that_was_there_already_has_no_offset(self):
+        """The answer to a repeated batch does not say where it is."""
         told = Told()
-        before = told.producer.take(source(b"a", b"b", sequence=3, sent=True))
-        before.complete(20, -1)
-        one = self.give_up(told, b"c", sequence=5)
-        told.producer._transaction_manager._last_acked_offset[PLACE] = 21
-        assert told.shell.answers([one]) == {}
-        told.producer._transaction_manager._last_acked_offset[PLACE] = 22
-        assert told.shell.answers([one]) == {one: Answer(22)}
+        told.shell.report_death(told.producer, KafkaError("dead"))
+        one = self.give_up(told, b"a", sequence=4)
+        self.accept(one, -1, DuplicateSequenceNumberError.errno)
+        assert told.shell.answers([one]) == {one: Answer(None)}
+
+    def test_a_batch_in_time_is_no_late_answer(self):
+        """The client completes it itself."""
+        told = Told()
+        told.shell.report_death(told.producer, KafkaError("dead"))
+        told.producer.take(source(b"a", sequence=4, sent=True))
+        self.accept(told.began[-1], 7)
+        assert told.shell._dying.accepted == {}
 
     def test_a_refusal_that_comes_late_is_an_answer(self):
         """It is the answer for the batch that it names, and for no other."""
@@ -628,14 +638,12 @@ class TestSuccessors:
         told.shell._builder = SimpleNamespace(build=iter(successors).__next__)
 
     def test_the_second_dead_producer_is_heard_too(self):
-        """Its late refusals, and what was confirmed to it when it died."""
+        """Its late answers are those of its own batches."""
         told, second = Told(), Producer()
         self.followed_by(told, second)
-        told.producer._transaction_manager._last_acked_offset[PLACE] = 90
         told.shell.report_death(told.producer, KafkaError("dead"))
         told.shell.put_successor_in_use(None)
         told.producer = second
-        second._transaction_manager._last_acked_offset[PLACE] = 4
         told.shell.report_death(second, KafkaError("dead too"))
         sent = [
             second.take(source(b"a", sequence=number, sent=True)) for number in (6, 7)
@@ -643,7 +651,9 @@ class TestSuccessors:
         for batch in sent:
             batch.abort(IllegalStateError("dead too"))
         written, refused = told.began
-        second._transaction_manager._last_acked_offset[PLACE] = 5
+        second._sender._complete_batch(
+            written.source, SimpleNamespace(error_code=0, base_offset=5)
+        )
         second._sender._record_exceptions_fn = lambda error, *_: lambda _: error
         answer = SimpleNamespace(record_errors=[], error_message=None)
         second._sender._dispatch_error(refused.source, InvalidRecordError(), answer)

@@ -135,6 +135,16 @@ def test_the_schema_tells_editors_the_bounds():
             "overrides[0].cost (2) has no effect with budget: none",
         ),
         ({"overrides": [{"when": {"code": 7}, "cost": 2}]}, None),
+        (
+            {"max_attempts": "unbounded", "deadline": "unbounded"},
+            "budget.capacity (100) ends a call all the same",
+        ),
+        ({"max_attempts": "unbounded"}, None),
+        ({"deadline": "unbounded"}, None),
+        (
+            {"max_attempts": "unbounded", "deadline": "unbounded", "budget": None},
+            None,
+        ),
     ],
 )
 def test_a_setting_without_effect_is_doubted(settings, said):

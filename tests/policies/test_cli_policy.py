@@ -11,7 +11,9 @@ from click.testing import CliRunner
 from kafkaguard import load_policy
 from kafkaguard.cli.group import cli
 from kafkaguard_adapters.guard import _HOMES
+from kafkaguard_adapters.policy_in_effect import policy_for
 from kafkaguard_adapters.policy_uses import USES, obeyed_by
+from kafkaguard_policies.advice.client_settings import DEFAULTS
 from kafkaguard_policies.reading.schema import policy_schema
 from kafkaguard_policies.reading.sources import preset_text, presets
 
@@ -59,6 +61,22 @@ def test_check_says_what_each_use_obeys_and_ignores(tmp_path):
         "ignores": ["on_reject"],
     }
     assert set(USES) == set(result["uses"])
+
+
+@pytest.mark.parametrize("preset", presets())
+@pytest.mark.parametrize("client", list(DEFAULTS))
+def test_check_says_what_a_policy_becomes_for_a_client(preset, client):
+    """Instead of the uses: each setting, what it becomes, and who obeys it."""
+    expected = policy_for(load_policy(preset), client)
+    text = invoke("policy", "check", preset, "--for", client)
+    lines = {" ".join(line.split()) for line in text.splitlines()}
+    for row in expected.settings:
+        cells = (row.setting, row.value, row.became, row.obeyed_by)
+        assert " ".join(" ".join(cells).split()) in lines
+    assert "Spark write" not in text
+    output = invoke("policy", "check", preset, "--for", client, "--json")
+    (result,) = json.loads(output)
+    assert result["becomes"] == list(expected.to_dict()["settings"])
 
 
 def test_every_guarded_producer_and_consumer_has_a_use():

@@ -12,32 +12,52 @@ import pytest
 
 from kafkaguard import load_policy, retry
 from kafkaguard.errors import PolicyError
+from kafkaguard.policies import check_stacking
+from kafkaguard_adapters.policy_uses import USES, unused_settings
+from kafkaguard_policies.reading.sources import presets
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGE = (DOCS / "policies.md").read_text()
-EXAMPLE = re.search(r"```yaml\n(.*?)```", PAGE, re.DOTALL)[1]
+ON_PAGE = re.search(r"```yaml\n(.*?)```", PAGE, re.DOTALL)[1]
+EXAMPLE = ON_PAGE + "  - when: {code: 29}\n    action: RETRY\n"
 
 
 @pytest.fixture
 def file(tmp_path):
-    """The first example of the page, as a reader saves it."""
+    """The first example of the page, with one more override."""
     path = tmp_path / "orders.yaml"
     path.write_text(EXAMPLE)
     return path
 
 
-def test_the_example_of_the_page_is_a_policy(file):
+def test_the_example_of_the_page_is_a_policy(tmp_path):
     """Copied as it stands, it says what the page says."""
+    file = tmp_path / "orders.yaml"
+    file.write_text(ON_PAGE)
     policy = load_policy(file)
-    assert (policy.name, policy.max_attempts, policy.deadline) == ("orders", 8, 60)
+    assert (policy.name, policy.max_attempts, policy.deadline) == ("orders", 8, 600)
     assert policy.dead_letter.topic_for("orders") == "orders.rejected"
-    assert policy.overrides[0].deadline == 300
+    assert policy.overrides[0].on_reject == "raise"
+
+
+@pytest.mark.parametrize("client", ["kafka-python", "confluent-kafka", "aiokafka"])
+def test_the_example_of_the_page_warns_of_nothing_when_a_producer_uses_it(
+    client, tmp_path
+):
+    """Each client's own time limits are shorter, and each setting has an effect."""
+    file = tmp_path / "orders.yaml"
+    file.write_text(ON_PAGE)
+    policy = load_policy(file)
+    limit = 300_000 if client == "confluent-kafka" else 120_000
+    limits = {"delivery.timeout.ms": limit, "max.block.ms": 60_000}
+    assert check_stacking(policy, limits, kind="producer", client=client) == ()
+    assert unused_settings(policy, USES[f"{client} producer"], presets()) == []
 
 
 #: The right text, the mistake, and how the message says what is right.
 MISTAKES = [
     ("max_attempts: 8", "max_attemps: 8", r"did you mean '(?P<key>\w+)'"),
-    ("deadline: 60 ", "deadline: 60s ", r"must be a number of (?P<unit>seconds)"),
+    ("deadline: 600 ", "deadline: 600s ", r"must be a number of (?P<unit>seconds)"),
     (
         "jitter: equal",
         "jitter: half",

@@ -1,11 +1,11 @@
-"""Long runs: ``python -m tests.soak outages --minutes 10``, ``... kills --runs 20``."""
+"""Long runs: ``python -m tests.soak outages``, ``... kills``, ``... once``."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 
-from tests.soak import kills, outages
+from tests.soak import kills, once, outages
 
 
 def main():
@@ -18,9 +18,22 @@ def main():
     away.add_argument("--away", type=float, nargs="+", default=outages.OUTAGES_S)
     killed = which.add_parser("kills", help="drivers, executors and workers killed")
     killed.add_argument("--runs", type=int, default=20)
+    exactly = which.add_parser("once", help="jobs that write exactly once, killed")
+    exactly.add_argument("--kills", type=int, default=200)
+    exactly.add_argument("--rows", type=int, default=once.ROWS)
+    exactly.add_argument("--state", help="a file; a second call goes on after it")
+    exactly.add_argument("--plain", action="store_true", help="without the word")
+    exactly.add_argument("--epochs", action="store_true", help="let an epoch roll over")
     given = parser.parse_args()
     if given.which == "outages":
         wrong = outages.run(given.minutes, given.away, given.seed)
+    elif given.which == "once" and given.plain:
+        print(f"without the word: {once.compare(given.seed, given.rows)} rows twice")
+        wrong = []
+    elif given.which == "once" and given.epochs:
+        wrong = once.roll_over()
+    elif given.which == "once":
+        wrong = once.run(given.kills, given.seed, given.state, given.rows)
     else:
         wrong = kills.run(given.runs, given.seed)
     print("\n".join(wrong) or "nothing was lost, and the reports are true")

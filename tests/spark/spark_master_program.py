@@ -18,7 +18,7 @@ import kafkaguard.spark
 from kafkaguard.cli.spark_session import spark_session
 from kafkaguard.errors import ClientConfigurationError
 
-MASTER, SERVERS, TOPIC, DEAD, GUARDED, FOLDER = sys.argv[1:]
+MASTER, SERVERS, TOPIC, DEAD, GUARDED, FOLDER, ONCE = sys.argv[1:]
 
 
 @contextmanager
@@ -101,7 +101,22 @@ def run(spark):
     )
     query.awaitTermination(120)
     said["seen"] = seen
+    said["once"] = write_once(df.where("key is not null"), stream)
     return said
+
+
+def write_once(df, stream):
+    """Write exactly once, as a batch and as a stream; return what was delivered."""
+    to = {"bootstrap_servers": SERVERS, "partitions": 2}
+    report = kafkaguard.spark.write(df, ONCE, exactly_once="batch", **to)
+    checkpoint = f"{FOLDER}/once"
+    function = kafkaguard.spark.foreach_batch(
+        ONCE, exactly_once="stream", checkpoint=checkpoint, **to
+    )
+    writer = stream.where("key is not null").writeStream.foreachBatch(function)
+    writer = writer.option("checkpointLocation", checkpoint)
+    writer.trigger(availableNow=True).start().awaitTermination(120)
+    return report.delivered
 
 
 def counted(guarded):

@@ -32,6 +32,16 @@ def load(tmp_path):
     return changed
 
 
+def test_name_of_a_write_has_variables(load, monkeypatch):
+    """A daily job has a name for each day; a mapping has more settings."""
+    monkeypatch.setenv("DATE", "2026-11-30")
+    sink = load(sink={"exactly_once": "pay-${DATE}"}).sink
+    assert sink.exactly_once == "pay-2026-11-30"
+    given = {"name": "pay-${DATE}", "retention": 60}
+    sink = load(sink={"exactly_once": given}).sink
+    assert sink.exactly_once == {"name": "pay-2026-11-30", "retention": "60"}
+
+
 def mistakes(load, **parts):
     """Return the message for each key that is wrong."""
     with pytest.raises(PipelineError) as caught:

@@ -9,9 +9,10 @@ from pyspark import SparkFiles, TaskContext
 
 from kafkaguard import errors as e
 from kafkaguard.spark import error_from
+from kafkaguard_adapters.spark.driver import write
 from kafkaguard_adapters.spark.executor import earlier_attempts, task
 from kafkaguard_adapters.spark.executor.task import run_task
-from kafkaguard_adapters.spark.marker import TaskFailedError
+from kafkaguard_adapters.spark.marker import TaskFailedError, TimeIsOverError
 from kafkaguard_adapters.spark.settings import make_settings
 
 SETTINGS = make_settings("localhost:1", topic="t")
@@ -66,8 +67,10 @@ def test_task_that_may_succeed_is_tried_again(attempt, error):
     assert attempt(error, number=1)[0]
 
 
-def test_deadline_of_the_policy_bounds_all_attempts_at_a_task(attempt, monkeypatch):
-    """From its first failure; an executor that was lost takes no time from it."""
+def test_deadline_of_the_policy_bounds_all_attempts_at_all_tasks_of_a_stage(
+    attempt, monkeypatch
+):
+    """From the first failure; an executor that was lost takes no time from it."""
     now = [1000.0]
     clock = SimpleNamespace(time=lambda: now[0])
     monkeypatch.setattr(task, "time", clock)
@@ -78,7 +81,27 @@ def test_deadline_of_the_policy_bounds_all_attempts_at_a_task(attempt, monkeypat
     for number, at, begins in ((0, 0, True), (1, 15, True), (2, 21, False)):
         now[0] = 1000.0 + at
         assert begins == attempt(error, number=number, settings=settings)[0]
-    assert attempt(error, number=1, partition=1, settings=settings)[0]
+    assert not attempt(error, partition=1, settings=settings)[0]
+    assert attempt(error, stage=2, settings=settings)[0]
+
+
+def test_a_task_whose_time_is_over_does_not_fail_so_that_spark_does_not_repeat_it(
+    attempt, monkeypatch
+):
+    """Its row has the failure; the driver raises it when all tasks have ended."""
+    now = [1000.0]
+    clock = SimpleNamespace(time=lambda: now[0])
+    monkeypatch.setattr(task, "time", clock)
+    monkeypatch.setattr(earlier_attempts, "time", clock)
+    policy = {"extends": "spark-sink", "on_reject": "raise", "deadline": 20}
+    settings = make_settings("localhost:1", topic="t", policy=policy)
+    attempt(e.ClientTimeoutError("slow"), settings=settings)
+    now[0] += 21
+    (batch,) = task.CountingTask(settings, {})(())
+    (row,) = batch.to_pylist()
+    with pytest.raises(TimeIsOverError) as caught:
+        write._raise_failure([SimpleNamespace(**row)])
+    assert error_from(caught.value).summary == "slow"
 
 
 def test_note_that_cannot_be_written_hides_no_error(attempt, tmp_path):

@@ -19,6 +19,7 @@ from tests.contracts.producer import until
 
 pytestmark = [pytest.mark.xdist_group("spark"), pytest.mark.java]
 DELIVERY_S = 3
+DEADLINE_S = 5
 #: As docs/spark.md has it, and some seconds for Spark to start workers.
 BOUND_S = 2 * DELIVERY_S + 3 * (3 + 1) + 7 + 40
 
@@ -39,8 +40,12 @@ def waiting_task(sends, killed):
     return WaitingTask
 
 
-def test_killed_broker_ends_the_job_in_a_stated_time(spark, tmp_path):
-    """Later attempts of the task ask first, and do not wait for a delivery again."""
+def write_while_the_broker_is_killed(spark, tmp_path, **options):
+    """Write, and kill the broker after the first batch of the first task.
+
+    Returns:
+        The error, the topic, and the seconds from the end of the broker to the error.
+    """
     sends, killed = tmp_path / "sends", tmp_path / "killed"
     df = spark.range(50_000).select(F.col("id").cast("string").alias("value"))
     with KafkaCluster() as cluster, pytest.MonkeyPatch.context() as patch:
@@ -61,20 +66,40 @@ def test_killed_broker_ends_the_job_in_a_stated_time(spark, tmp_path):
                 df,
                 topic,
                 bootstrap_servers=cluster.bootstrap_servers,
-                partitions=1,
-                config={
-                    "delivery.timeout.ms": str(1000 * DELIVERY_S),
-                    "request.timeout.ms": "1000",
-                },
+                **options,
             )
         killer.join(30)
-        assert time.monotonic() - ended[0] < BOUND_S
-    error = caught.value
+        return caught.value, topic, time.monotonic() - ended[0]
+
+
+def test_killed_broker_ends_the_job_in_a_stated_time(spark, tmp_path):
+    """Later attempts of the task ask first, and do not wait for a delivery again."""
+    config = {
+        "delivery.timeout.ms": str(1000 * DELIVERY_S),
+        "request.timeout.ms": "1000",
+    }
+    error, topic, seconds = write_while_the_broker_is_killed(
+        spark, tmp_path, partitions=1, config=config
+    )
+    assert seconds < BOUND_S
     assert "answered within 3 s at attempt 4 of a task" in error.summary
     assert (error.verdict.action, error.verdict.written) == (Action.IN_DOUBT, "maybe")
     assert error.__notes__ == [
         f"an unknown number of records were appended to {topic} while the job ran"
     ]
+
+
+def test_the_deadline_of_a_policy_ends_the_job_with_one_attempt_at_each_task(
+    spark, tmp_path
+):
+    """Spark would try each task four times, each in a new Python process."""
+    policy = {"extends": "spark-sink", "on_reject": "raise", "deadline": DEADLINE_S}
+    error, topic, seconds = write_while_the_broker_is_killed(
+        spark, tmp_path, partitions=4, policy=policy
+    )
+    assert seconds < DEADLINE_S + 3 + 7 + 40
+    assert "at attempt" not in str(error)
+    assert error.__notes__[-1].endswith(f"were appended to {topic} while the job ran")
 
 
 def test_question_whether_anybody_answers_is_bounded(kafka_cluster):

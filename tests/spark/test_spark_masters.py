@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.spark_reading import read, values, why
+from tests.spark.spark_reading import committed_values, read, values, why
 
 pytestmark = [
     pytest.mark.java,
@@ -34,7 +34,9 @@ def test_sink_is_the_same_on_each_master(kafka_cluster, tmp_path, master):
     topic = kafka_cluster.create_topic(partitions=2, config=COMPACTED)
     dead = kafka_cluster.create_topic()
     folder = tmp_path / "spark"
+    once = kafka_cluster.create_topic(partitions=2)
     arguments = [kafka_cluster.bootstrap_servers, topic, dead, "guarded", str(folder)]
+    arguments.append(once)
     done = subprocess.run(
         [sys.executable, str(PROGRAM), master, *arguments],
         capture_output=True,
@@ -57,3 +59,5 @@ def test_sink_is_the_same_on_each_master(kafka_cluster, tmp_path, master):
     assert set(landed) == KEYED
     assert len(landed) >= 3 * 999
     assert [why(m)["reason"] for m in read(kafka_cluster, dead)] == ["NULL_KEY"] * 3
+    assert said["once"] == 999
+    assert sorted(committed_values(kafka_cluster, once)) == sorted([*KEYED, *KEYED])

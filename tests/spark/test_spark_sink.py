@@ -14,7 +14,8 @@ from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 import kafkaguard.spark
 from kafkaguard import errors as e
-from kafkaguard._delivery.dead_letters import Reason, reason_headers
+from kafkaguard._delivery.dead_letters import Reason, refusal_facts
+from kafkaguard._delivery.dialects import write_headers
 from kafkaguard._delivery.sizes import batch_size
 from kafkaguard._errors.base import Action
 from kafkaguard_adapters.spark.driver import write as write_module
@@ -706,15 +707,8 @@ def test_guard_sink_obeys_the_policy(spark, compacted, dialect):
     assert [row.topic for row in rows].count(compacted) == 8
     (dead,) = [row for row in rows if row.topic == "dead"]
     found = {header.key: bytes(header.value) for header in dead.headers}
-    expected = dict(
-        reason_headers(
-            "NULL_KEY",
-            topic=compacted,
-            partition=7,
-            error=record_error(Reason.NULL_KEY, compacted),
-            dialect=dialect,
-        )
-    )
+    error = record_error(Reason.NULL_KEY, compacted)
+    expected = dict(write_headers(refusal_facts(error, partition=7), dialect))
     assert found == expected
     fatal = policy | {"overrides": [drop | {"on_reject": "raise"}]}
     guarded = kafkaguard.spark.guard_sink(

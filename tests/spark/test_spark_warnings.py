@@ -40,6 +40,19 @@ def test_random_column_is_warned_of_where_there_is_a_shuffle(
     assert report.delivered == 4
 
 
+def test_random_column_above_a_shuffle_of_the_caller_is_warned_of(
+    spark, kafka_cluster, kafka_topic
+):
+    """The plan shows it, though the write itself needs no shuffle."""
+    shuffled = rows(spark).repartition(3, "value")
+    report = kafkaguard.spark.write(
+        shuffled.select(F.expr("concat(value, uuid())").alias("value")),
+        kafka_topic,
+        bootstrap_servers=kafka_cluster.bootstrap_servers,
+    )
+    assert any("is not deterministic" in each for each in report.warnings)
+
+
 def test_error_of_spark_carries_how_many_records_were_appended(
     spark, kafka_cluster, kafka_topic
 ):

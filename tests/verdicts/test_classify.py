@@ -379,6 +379,8 @@ EXAMPLES = [
     ("abort-refused", 120, {"phase": "abort"}, "RECREATE", "no"),
     ("serialiser-had-no-answer", wrapped(ConnectionResetError()), {}, "RETRY", "no"),
     ("registry-refuses", wrapped(SchemaRegistryError(404)), {}, "CONFIGURE", "no"),
+    ("tls-failed", -181, {}, "CONFIGURE", "no"),
+    ("token-provider-failed", e.TokenProviderError(), {}, "RETRY", "no"),
     (
         "created-already",
         36,

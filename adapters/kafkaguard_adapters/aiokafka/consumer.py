@@ -54,6 +54,7 @@ from kafkaguard_adapters.consuming.base import (
 )
 from kafkaguard_adapters.consuming.commits import check_owned, spread_error
 from kafkaguard_adapters.consuming.driver import Driver
+from kafkaguard_adapters.consuming.group_starts import GroupStarts
 from kafkaguard_adapters.consuming.questions import reset_of
 from kafkaguard_adapters.inside_names import warn_changed
 from kafkaguard_adapters.processing.consumer import AwaitedProcessing
@@ -142,6 +143,7 @@ class GuardedConsumer(AwaitedProcessing, ForkSafe, StandIn):
         self._loop = config["loop"]
         self._reset = config["auto_offset_reset"]
         self._is_started = False
+        self._starting: set[asyncio.Future[None]] = set()
         self._reads: _CheckedReads | Any = _CheckedReads(self)
         self._reading: Reading | None = None
         self._shell: AIOKafkaConsumerShell | None = None
@@ -198,11 +200,29 @@ class GuardedConsumer(AwaitedProcessing, ForkSafe, StandIn):
         self._driver = shell.driver = driver = Driver(
             machine, shell, self.cluster_view, asyncio.ensure_future, self._on_event
         )
+        shell.group_starts = GroupStarts(
+            self._group,
+            reset_of(self._reset),
+            commits_itself=shell.commits_itself,
+            commit=self._commit_starts,
+        )
         self._reading = shell.reading = Reading(self.client, self._loop, driver.tell)
         self._reads = self.client
         if self._group is not None:
             Membership(self.client, self._fenced)
             self._committing = Committing(self.client, self._note_commit)
+
+    def _commit_starts(self, starts: dict[TopicPartition, int]) -> None:
+        """Commit where reading begins; a failure is the event of a commit."""
+        offsets = {ClientPartition(*place): at for place, at in starts.items()}
+        task = asyncio.ensure_future(self.client.commit(offsets))
+        self._starting.add(task)
+        task.add_done_callback(self._end_start)
+
+    def _end_start(self, task: asyncio.Future[None]) -> None:
+        self._starting.discard(task)
+        if not task.cancelled():
+            task.exception()  # was reported by the commit itself
 
     async def stop(self) -> None:
         """Close the guard's own connections, then the client, within 30 s.
@@ -280,6 +300,7 @@ class GuardedConsumer(AwaitedProcessing, ForkSafe, StandIn):
         self._check()
         if self._shell is None:
             raise ClientStateError("process() does not know this version of aiokafka")
+        self._shell.group_starts.commits_itself = True
         return AIOKafkaProcessShell(
             self, self._committing, self._shell.positions, arguments, self._wish
         )

@@ -32,6 +32,7 @@ from kafkaguard_adapters.asking.topic_facts import AwaitedFactsLookup
 from kafkaguard_adapters.building import Builder
 from kafkaguard_adapters.client_errors import OF_PARENT
 from kafkaguard_adapters.forks import at_fork
+from kafkaguard_adapters.policy_in_effect import GovernedProducer
 from kafkaguard_adapters.producing import send_errors
 from kafkaguard_adapters.producing.null_keys import AwaitedNullKeyCheck
 from kafkaguard_adapters.producing.policies import check_transactional
@@ -55,7 +56,7 @@ MARGIN_S = 10.0
 END_S = 1.0
 
 
-class GuardedProducer(AsyncClusterCalls, StandIn):
+class GuardedProducer(AsyncClusterCalls, GovernedProducer, StandIn):
     """An AIOKafkaProducer with the guard in front; other attributes are the client's.
 
     ``send`` is the method of ``Sending``. It is an attribute of the instance: on a
@@ -71,6 +72,7 @@ class GuardedProducer(AsyncClusterCalls, StandIn):
     """
 
     _kind = "producer"
+    _library = "aiokafka"
 
     def __init__(self, producer: Any, wish: Wish) -> None:
         if reading.is_guarded(producer):

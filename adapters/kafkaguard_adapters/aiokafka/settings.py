@@ -43,7 +43,7 @@ def setting_names(cls: type) -> frozenset[str] | None:
 
 def config_of(client: Any) -> dict[str, Any]:
     """Read the settings that a producer, consumer or admin was made with."""
-    inner = getattr(client, "_client", None) or client.client
+    inner = inner_client(client)
     return {name: getattr(inner, f"_{name}") for name in _READ}
 
 
@@ -52,15 +52,16 @@ def loop_of(client: Any) -> asyncio.AbstractEventLoop | None:
 
     None: this version of aiokafka does not show it.
     """
-    return getattr(_inner(client), "_loop", None)
+    return getattr(inner_client(client), "_loop", None)
 
 
 def is_open(client: Any) -> bool:
     """Return whether a client runs tasks in its event loop: start() succeeded."""
-    return getattr(_inner(client), "_sync_task", None) is not None
+    return getattr(inner_client(client), "_sync_task", None) is not None
 
 
-def _inner(client: Any) -> Any:
+def inner_client(client: Any) -> Any:
+    """Return the client of a producer, consumer or admin that has the connections."""
     return getattr(client, "_client", None) or getattr(client, "client", None)
 
 

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.building import Builder
 
 #: Seconds after ``request_timeout_ms`` in which aiokafka itself may end a batch.
-MARGIN_S = 2.0
+MARGIN_S = 1.5
 #: Seconds that a dead producer's tasks have to end before they are cancelled.
 STOP_S = 0.5
 #: Seconds that closing a dead producer may take.

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from asyncio import get_running_loop
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aiokafka.errors import KafkaError
 
 from kafkaguard._errors import ClientClosedError
 from kafkaguard_adapters.aiokafka.errors import START_FAILED, errors, wrong_loop
 from kafkaguard_adapters.aiokafka.settings import is_open, loop_of
+from kafkaguard_adapters.aiokafka.tokens import guard_tokens
 from kafkaguard_adapters.stand_in import GuardedAsyncClient
 
 if TYPE_CHECKING:
     from kafkaguard._errors import KafkaGuardError
+    from kafkaguard_adapters.asking.cluster_view import ClusterView
 
 
 class StandIn(GuardedAsyncClient):
@@ -23,6 +25,10 @@ class StandIn(GuardedAsyncClient):
     _translate = staticmethod(errors.translate)
     #: What error texts call the client.
     _kind: str
+
+    def __init__(self, client: Any, view: ClusterView) -> None:
+        super().__init__(client, view)
+        guard_tokens(client)
 
     def _has_ended(
         self, consequence: str, theirs: type[BaseException]

@@ -20,6 +20,7 @@ from kafkaguard._common import arguments
 from kafkaguard_adapters.asking import log_dirs
 from kafkaguard_adapters.asking.lag import COLUMNS, Question, read_lag
 from kafkaguard_adapters.asking.list_offsets import OffsetLister
+from kafkaguard_adapters.asking.transactions import TransactionLister, abort
 from kafkaguard_adapters.wire.io_thread import run
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from kafkaguard._cluster.lag import LagReport
     from kafkaguard._cluster.log_dirs import LogDirsReport
     from kafkaguard._cluster.reports import TopicPartition
+    from kafkaguard._cluster.transactions import OpenTransaction, TransactionsReport
     from kafkaguard_adapters.asking.cluster_view import ClusterView
 
 #: Seconds for a whole call, all brokers and all attempts together.
@@ -153,6 +155,52 @@ class AsyncReportCalls:
         return await read_lag(
             view.cluster(), view.facts, question, deadline, view.read_errors
         )
+
+    async def open_transactions(
+        self,
+        timeout: float = TIMEOUT_S,  # noqa: ASYNC109 - limits the whole report, cancels nothing
+    ) -> TransactionsReport:
+        """List the open transactions, which hold up ``read_committed`` readers.
+
+        Also those that hang: their partition's leader knows them, and no coordinator
+        does (KIP-664). Needs Describe on the transactional ids, and Read on the topics
+        whose readers are held up.
+
+        Args:
+            timeout: Seconds for the whole report. Default: 30.
+
+        Raises:
+            KafkaGuardError: No broker can be reached, or the client's settings cannot
+                be used for a connection of the guard.
+        """
+        deadline = asyncio.get_running_loop().time() + arguments.seconds(
+            "timeout", timeout
+        )
+        view = self.cluster_view
+        return await TransactionLister(view.cluster(), view.facts, deadline).find()
+
+    async def end_transaction(
+        self,
+        transaction: OpenTransaction,
+        timeout: float = TIMEOUT_S,  # noqa: ASYNC109 - limits the call, cancels nothing
+    ) -> None:
+        """Abort an open transaction of another producer.
+
+        One that a coordinator knows is aborted by taking over its transactional id:
+        its producer, if it lives, is fenced. Needs Write on the id. For one that hangs,
+        abort markers are written to its partitions. Needs ClusterAction.
+
+        Args:
+            transaction: One of :meth:`open_transactions`.
+            timeout: Seconds for the call. Default: 30.
+
+        Raises:
+            KafkaGuardError: A broker refuses it, or cannot be reached.
+        """
+        deadline = asyncio.get_running_loop().time() + arguments.seconds(
+            "timeout", timeout
+        )
+        await abort(self.cluster_view.cluster(), transaction, deadline)
 
 
 class AsyncClusterCalls(AsyncReportCalls):
@@ -298,6 +346,16 @@ class ReportCalls:
                 timeout=timeout,
             )
         )
+
+    def open_transactions(self, timeout: float = TIMEOUT_S) -> TransactionsReport:
+        """List open ones; see :meth:`AsyncReportCalls.open_transactions`."""
+        return run(self._awaited.open_transactions(timeout))
+
+    def end_transaction(
+        self, transaction: OpenTransaction, timeout: float = TIMEOUT_S
+    ) -> None:
+        """Abort one; see :meth:`AsyncReportCalls.end_transaction`."""
+        run(self._awaited.end_transaction(transaction, timeout))
 
     def close_view(self) -> None:
         """Close the connections of these calls; later calls raise an error."""

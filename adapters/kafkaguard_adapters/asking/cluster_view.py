@@ -17,6 +17,7 @@ from kafkaguard._errors import (
     ClientConnectionError,
     ClientTimeoutError,
     KafkaGuardError,
+    TokenProviderError,
 )
 from kafkaguard_adapters.asking.topic_settings import (
     FactsOfTopics,
@@ -25,6 +26,7 @@ from kafkaguard_adapters.asking.topic_settings import (
 )
 from kafkaguard_adapters.client_errors import recast
 from kafkaguard_adapters.wire.cluster import Cluster
+from kafkaguard_adapters.wire.sasl import fetch_token
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -128,25 +130,30 @@ _TIMEOUT_S = 5.0
 async def find_wrong_setting(
     settings: Callable[[], Settings], make: Make
 ) -> KafkaGuardError | None:
-    """Connect and log in, and return the error if a setting keeps the client out.
+    """Connect and log in, and return the error that keeps the client out.
 
     Args:
         settings: Returns the connection settings.
         make: Makes the errors.
 
     Returns:
-        A refused login, or a port that is not a Kafka broker's or has another security
-        protocol. None: the connection succeeds, or fails for a reason that may pass.
+        A refused login, a token provider that fails, or a port that is not a Kafka
+        broker's or has another security protocol. None: the connection succeeds, or
+        fails for another reason that may pass.
     """
     try:
-        cluster = Cluster(settings(), make)
+        known = settings()
     except KafkaGuardError:
         return None  # the guard cannot read the settings
+    cluster = Cluster(known, make)
     try:
-        await cluster.refresh(asyncio.get_running_loop().time() + _TIMEOUT_S)
-    except (AuthenticationError, ClientConfigurationError) as error:
+        async with asyncio.timeout(_TIMEOUT_S):
+            if known.token is not None:  # no broker is needed to see that it fails
+                await fetch_token(known.token, make)
+            await cluster.refresh(asyncio.get_running_loop().time() + _TIMEOUT_S)
+    except (AuthenticationError, ClientConfigurationError, TokenProviderError) as error:
         return error
-    except KafkaGuardError:
+    except (KafkaGuardError, TimeoutError):
         pass
     finally:
         cluster.close()
@@ -166,10 +173,15 @@ async def explain(
     Returns:
         The error of :func:`find_wrong_setting`, also of the class that the client has
         raised. If there is none, or ``error`` is not about the connection: ``error``.
+        Either has its ``__cause__``.
     """
     if not isinstance(error, (ClientConnectionError, ClientTimeoutError)):
         return error
     original = error.__cause__
     assert original is not None
     cause = await find_wrong_setting(settings, make)
-    return error if cause is None else recast(cause, type(original))
+    if cause is None:
+        return error
+    found = recast(cause, type(original))
+    found.__cause__ = cause.__cause__ or original
+    return found

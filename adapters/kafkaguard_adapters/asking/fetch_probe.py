@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 #: Kafka's code CORRUPT_MESSAGE.
 _CORRUPT = 2
+#: The timestamp type of a batch whose time the broker has set.
+_LOG_APPEND_TIME = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +124,8 @@ def _find_record(batch: Any, offset: int) -> Next | None:
     try:
         record = next((each for each in batch if each.offset >= offset), None)
     except UnsupportedCodecError:
+        if getattr(batch, "timestamp_type", None) == _LOG_APPEND_TIME:
+            return Next(read_time(batch.max_timestamp))  # that of each of its records
         timestamp = read_time(getattr(batch, "first_timestamp", None))
         return Next(timestamp, is_of_batch=True)
     return None if record is None else Next(read_time(record.timestamp))

@@ -41,6 +41,7 @@ class Committed:
 
     Attributes:
         offsets: Committed offsets by partition, without partitions that have no commit.
+        metadata: The text that was committed with each offset.
         markers: Negative numbers that were committed instead of an offset.
         errors: Errors that the coordinator returned instead of an offset.
         coordinator: The id of the broker that answered.
@@ -48,6 +49,7 @@ class Committed:
 
     coordinator: int
     offsets: dict[TopicPartition, int] = field(default_factory=dict)
+    metadata: dict[TopicPartition, str] = field(default_factory=dict)
     markers: dict[TopicPartition, int] = field(default_factory=dict)
     errors: dict[TopicPartition, KafkaGuardError] = field(default_factory=dict)
 
@@ -128,12 +130,23 @@ class CommittedReader:
         deadline: The deadline, in seconds on the event loop's clock.
         stable: Wait until pending transactional commits have ended, instead of reading
             the offsets that were committed before them (KIP-447).
+        places: The partitions to read of groups that are named here; of others, all
+            that have an offset. A stable read waits for the first commit of a partition
+            only if the partition is named.
     """
 
-    def __init__(self, cluster: Cluster, deadline: float, *, stable: bool) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        deadline: float,
+        *,
+        stable: bool,
+        places: Mapping[str, Collection[TopicPartition]] | None = None,
+    ) -> None:
         self._cluster = cluster
         self._deadline = deadline
         self._stable = stable
+        self._places = places or {}
 
     async def read(
         self, groups: Iterable[str]
@@ -184,8 +197,12 @@ class CommittedReader:
         self, coordinator: int, groups: Collection[str]
     ) -> dict[str, Committed | KafkaGuardError]:
         group_class = OffsetFetchRequest.OffsetFetchRequestGroup
+        topic_class = group_class.OffsetFetchRequestTopics
         request = OffsetFetchRequest(
-            groups=[group_class(group_id=group, topics=None) for group in groups],
+            groups=[
+                group_class(group_id=group, topics=self._topics_of(group, topic_class))
+                for group in groups
+            ],
             require_stable=self._stable,
         )
         answer = await self._fetch(request, coordinator)
@@ -197,10 +214,20 @@ class CommittedReader:
     async def _ask_for_one(
         self, coordinator: int, group: str
     ) -> Committed | KafkaGuardError:
+        topics = self._topics_of(group, OffsetFetchRequest.OffsetFetchRequestTopic)
         request = OffsetFetchRequest(
-            group_id=group, topics=None, require_stable=self._stable
+            group_id=group, topics=topics, require_stable=self._stable
         )
         return self._judge(group, coordinator, await self._fetch(request, coordinator))
+
+    def _topics_of(self, group: str, topic_class: Any) -> list[Any] | None:
+        """Return the partitions to read, as a request names them; None: all."""
+        if group not in self._places:
+            return None
+        return [
+            topic_class(name=place.topic, partition_indexes=[place.partition])
+            for place in self._places[group]
+        ]
 
     async def _fetch(self, request: Any, coordinator: int) -> Any:
         return await self._cluster.ask(
@@ -231,6 +258,7 @@ class CommittedReader:
                     )
                 elif read_number(each.committed_offset) is not None:
                     committed.offsets[place] = each.committed_offset
+                    committed.metadata[place] = each.metadata or ""
                 elif each.committed_offset != _NO_COMMIT:
                     committed.markers[place] = each.committed_offset
         return committed

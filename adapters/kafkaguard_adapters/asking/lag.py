@@ -63,6 +63,10 @@ COLUMNS: Final = {
 }
 _FROM_FETCH: Final = frozenset({"log_start", "last_stable", "time"})
 
+#: A topic that does not exist. A broker says so only to a user who may Describe all
+#: topics, and denies it to others.
+_NO_TOPIC: Final = "__kafkaguard-no-topic"
+
 Answers = dict[str, Committed | KafkaGuardError]
 
 
@@ -131,7 +135,12 @@ async def read_lag(
     topics = sorted(
         {t for each in committed.values() for t in question.topics_of(each)}
     )
-    topic_leaders = await find_leaders(cluster, topics, deadline)
+    probed = topics if question.topics is not None else [*topics, _NO_TOPIC]
+    topic_leaders = await find_leaders(cluster, probed, deadline)
+    sees_all_topics = None
+    if _NO_TOPIC in topic_leaders.topics:
+        refusal = topic_leaders.topics[_NO_TOPIC]
+        sees_all_topics = not isinstance(refusal, TopicAuthorizationFailedError)
     logs = Logs(cluster, topic_leaders, facts, deadline, question.isolation)
     await logs.read_ends()
     await _fill_columns(logs, question, committed)
@@ -146,7 +155,12 @@ async def read_lag(
         if question.includes(each)
     }
     return LagReport(
-        groups, join.now, broker_errors, sees_all, _list_committed_topics(committed)
+        groups,
+        join.now,
+        broker_errors,
+        sees_all,
+        _list_committed_topics(committed),
+        sees_all_topics,
     )
 
 

@@ -40,6 +40,8 @@ _PLACE: Final = re.compile(r"(?P<topic>[\w.-]+) \[(?P<partition>\d+)\]:? (?P<tex
 _OF_PARTITIONS: Final = frozenset({"NEWPID", "ERRSEQ", "DRAIN", "MSGSET"})
 #: librdkafka's words for a request that may have been written, and is repeated.
 _UNSURE, _AGAIN = "MsgPossiblyPersisted", ("Retry", "Refresh")
+#: The states in which librdkafka waits until it can number its records anew.
+_RENEWS: Final = "-> Drain"
 #: Lines that are counted until a poll or a flush ends.
 _MOST_HIDDEN: Final = 1000
 _FAILED: Final = "Failed to acquire PID: "
@@ -62,6 +64,10 @@ class AttemptLog(ClientLog):
         has_id: Whether an idempotent client has got a producer id; it sends no record
             before. Another client needs none.
         refused_id: Why it has got none so far, or None.
+        renewed: The topics whose records on their way may be written twice, since the
+            shell has asked last; None stands for all: an idempotent client numbers its
+            records anew, and requests whose answers were lost are written again with
+            their new numbers (librdkafka's issue 4953).
     """
 
     __slots__ = ("log",)
@@ -95,6 +101,7 @@ class AttemptLog(ClientLog):
         self._reading = threading.Lock()  # a new one, also in a forked child
         self.is_heard = self.has_id = False
         self.refused_id: KafkaError | None = None
+        self.renewed: set[str | None] = set()
         #: The partitions that the client has used.
         self._used: set[tuple[str, int]] = set()
         #: Those with a request behind a refused one, until the sequence is new.
@@ -120,6 +127,8 @@ class AttemptLog(ClientLog):
         """Read a line."""
         if facility == "IDEMPSTATE":
             self.is_heard = True
+            if _RENEWS in line:
+                self.renewed.add(None)
         elif facility == "GETPID":
             self._read_about_id(line)
         elif facility in _OF_PARTITIONS and (match := _PLACE.search(line)):
@@ -140,6 +149,8 @@ class AttemptLog(ClientLog):
         if facility == "MSGSET":
             self.is_heard = self.has_id = True
             is_repeated = _UNSURE in text and any(word in text for word in _AGAIN)
+            if is_repeated:
+                self.renewed.add(place[0])
         else:
             # It waits for the answers to its requests. It does so, too, when it gets a
             # leader; then failing requests to an old leader add no further line. But

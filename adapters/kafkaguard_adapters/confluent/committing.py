@@ -156,6 +156,15 @@ class Committing:
             raise_gravest(attempt.errors.values())
         return list(results.values())
 
+    def commit_starts(self, starts: Mapping[Place, int]) -> None:
+        """Commit where reading begins, before the client looks it up.
+
+        Raises:
+            KafkaException: The commit failed.
+        """
+        offsets = [TopicPartition(*place, at) for place, at in starts.items()]
+        self._consumer.commit(offsets=offsets, asynchronous=False)
+
     def _owned(self) -> Collection[Place] | None:
         """Return the assigned partitions; None: the consumer only commits."""
         return self._shell.assignment() or None

@@ -57,13 +57,14 @@ from kafkaguard_adapters.consuming.base import (
 )
 from kafkaguard_adapters.consuming.commits import check_owned
 from kafkaguard_adapters.consuming.driver import Driver
+from kafkaguard_adapters.consuming.group_starts import GroupStarts
 from kafkaguard_adapters.consuming.questions import Origin, reset_of
 from kafkaguard_adapters.processing.consumer import Processing
 from kafkaguard_adapters.processing.settings import auto_commits
 from kafkaguard_adapters.wire.io_thread import loop, run, start
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from kafkaguard._cluster.offsets import OffsetsReport
     from kafkaguard._cluster.reports import TopicPartition as Place
@@ -167,17 +168,28 @@ class GuardedConsumer(Processing, BlockingConsumer):
             hook=wish.on_event,
             origin=Origin(self._group, is_earliest=is_earliest),
         )
+        commits_itself = _is_true(settings.get("enable.auto.commit", True))
         self._committing = Committing(
             consumer,
             self._shell,
             self._driver,
             policy,
             deadline=policy.deadline,
-            commits_itself=_is_true(settings.get(_AUTO_COMMIT, True)),
+            commits_itself=commits_itself,
+        )
+        self._group_starts = GroupStarts(
+            self._group,
+            reset,
+            commits_itself=commits_itself,
+            commit=self._committing.commit_starts,
         )
         self._hear(settings)
         self._checked_at = 0.0
-        self._is_reassigned = False
+        #: The last change of the assignment, and the last one before the current poll,
+        #: which is complete.
+        self._change = self._settled = object()
+        #: The assigned partitions, and the last change before the client named them.
+        self._assigned: tuple[object, Collection[Place]] = None, ()
         #: Whether the group assigns the partitions; a client that is given may have
         #: subscribed before, which cannot be known.
         self._is_member = False
@@ -408,8 +420,8 @@ class GuardedConsumer(Processing, BlockingConsumer):
         if self.cluster_view.is_closed:
             raise _translate(RuntimeError(_CLOSED))
         driver = self._driver
-        if self._is_reassigned:
-            self._is_reassigned = False
+        if self._settled is not self._change:
+            self._settled = self._change
             driver.reassigned()
         driver.tick()
         now = time.monotonic()
@@ -486,10 +498,16 @@ class GuardedConsumer(Processing, BlockingConsumer):
         """The topics of the subscription that the guard knows."""
         return () if self._subscription is None else self._subscription[0]
 
+    def _note_assigned(self, partitions: Any) -> None:
+        """Look for partitions without a commit, before the client does so itself."""
+        if not self._group_starts.matters:
+            return
+        with suppress(KafkaException):  # the client's own look-up has the same fate
+            self._group_starts.found(self._shell.find_ends_without_commit(partitions))
+
     def unsubscribe(self) -> None:
         """Unsubscribe, as ``Consumer.unsubscribe`` does."""
-        with _translated():
-            self.client.unsubscribe()
+        self._reassign(self.client.unsubscribe)
         self._is_member = False
         self._subscription = None
 
@@ -499,15 +517,17 @@ class GuardedConsumer(Processing, BlockingConsumer):
             return listener
 
         def called(_: Any, partitions: Any) -> Any:
-            self._is_reassigned = True
             self._shell.begins(partitions)
             run, is_new = self.rebalances, name == "on_assign"
-            if run is not None and not is_new:
-                getattr(run, name)(partitions)
-            result = None if listener is None else listener(self, partitions)
-            if run is not None and is_new:
-                run.on_assign(partitions)
-            return result
+            with self._changing():  # the client revokes partitions after this call
+                if is_new:
+                    self._note_assigned(partitions)
+                elif run is not None:
+                    getattr(run, name)(partitions)
+                result = None if listener is None else listener(self, partitions)
+                if run is not None and is_new:
+                    run.on_assign(partitions)
+                return result
 
         return called
 
@@ -526,14 +546,37 @@ class GuardedConsumer(Processing, BlockingConsumer):
         """Remove partitions, as ``Consumer.incremental_unassign`` does."""
         self._reassign(self.client.incremental_unassign, partitions)
 
-    def _reassign(
-        self,
-        change: Callable[[list[TopicPartition]], object],
-        partitions: Sequence[TopicPartition],
-    ) -> None:
-        with _translated():
-            change(partitions)  # type: ignore[arg-type]  # the client refuses others
-        self._is_reassigned = True
+    def unassign(self) -> None:
+        """Remove all partitions, as ``Consumer.unassign`` does."""
+        self._reassign(self.client.unassign)
+
+    def _reassign(self, change: Callable[..., object], *partitions: Any) -> None:
+        with _translated(), self._changing():
+            change(*partitions)
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Forget the assignment, before and after the client changes it."""
+        self._change = object()
+        try:
+            yield
+        finally:
+            self._change = object()
+
+    def _owns(self, places: list[Place]) -> bool:
+        """Return whether partitions are assigned, without asking the client each time.
+
+        The client's own answer waits for a thread of librdkafka. It is kept until the
+        next change, and only if it was given while no change was under way: a listener
+        hears of revoked partitions before the client drops them.
+        """
+        change, assigned = self._assigned
+        if change is not self._change:
+            change, settled = self._change, self._settled
+            assigned = self._shell.assignment()
+            if change is settled:
+                self._assigned = change, assigned
+        return not {*places}.difference(assigned)
 
     def pause(self, partitions: Sequence[TopicPartition]) -> None:
         """Pause, as ``Consumer.pause`` does."""
@@ -595,7 +638,9 @@ class GuardedConsumer(Processing, BlockingConsumer):
         arguments = {"message": message, "offsets": offsets}
         args = {name: value for name, value in arguments.items() if value is not None}
         if args and self._is_member and not allow_unassigned:
-            check_owned(errors, places_of(args), self._shell.assignment())
+            places = places_of(args)
+            if not self._owns(places):
+                check_owned(errors, places, self._shell.assignment())
         if asynchronous:
             try:
                 return self.client.commit(**args, asynchronous=True)
@@ -613,6 +658,7 @@ class GuardedConsumer(Processing, BlockingConsumer):
     def _make_process_shell(self, arguments: Arguments) -> ThreadShell:
         check_subscribed(self)
         self._switch_off_commits()
+        self._group_starts.commits_itself = True
         return ConfluentProcessShell(self, arguments, self._wish)
 
     def _switch_off_commits(self) -> None:

@@ -27,6 +27,7 @@ from kafkaguard_adapters.confluent.shell import ConfluentShell
 from kafkaguard_adapters.confluent.stand_in import QueuedStandIn
 from kafkaguard_adapters.confluent.transactions import Transactions
 from kafkaguard_adapters.confluent.view import view_of
+from kafkaguard_adapters.policy_in_effect import GovernedProducer
 from kafkaguard_adapters.producing import send_errors
 from kafkaguard_adapters.producing.driver import ThreadDriver
 from kafkaguard_adapters.producing.forks import ForkGuard
@@ -74,7 +75,7 @@ _OF_MESSAGE: dict[str, Any] = {
 }
 
 
-class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
+class GuardedProducer(ClusterCalls, GovernedProducer, QueuedStandIn, GuardedClient):
     """A Producer with the guard in front; every other attribute is the client's.
 
     Callbacks run where the client runs them: in ``poll`` and ``flush``, in the caller's
@@ -86,6 +87,8 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
         settings: The producer's settings, as far as they are known.
         wish: What ``guard()`` was told.
     """
+
+    _library = "confluent-kafka"
 
     def __init__(self, client: Any, settings: ProducerSettings, wish: Wish) -> None:
         self.cluster_view = view_of(client, wish.config, wish.cache)
@@ -294,8 +297,7 @@ class GuardedProducer(ClusterCalls, QueuedStandIn, GuardedClient):
 
         Args:
             timeout: Seconds to wait at most; negative: until no record is pending. A
-                record has its outcome within ``delivery.timeout.ms``, and within twice
-                that if it is sent again.
+                record has its outcome within ``delivery.timeout.ms``.
 
         Returns:
             How many records are pending. Inside a callback the call does not wait.

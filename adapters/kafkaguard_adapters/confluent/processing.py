@@ -34,7 +34,7 @@ from kafkaguard_policies.model.policy import ways_of_rejecting
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from kafkaguard._delivery.dialects import Origin
+    from kafkaguard._delivery.dialects import LetterFacts
     from kafkaguard._delivery.facts import Header
     from kafkaguard_adapters.building import Wish
     from kafkaguard_adapters.processing.arguments import Arguments
@@ -136,15 +136,17 @@ class ConfluentProcessShell:
         at = timestamp if timestamp >= 0 else None
         return Raw(record.key(), record.value(), headers, at)
 
-    def restore(self, record: Any, origin: Origin, headers: Sequence[Header]) -> Any:
+    def restore(
+        self, record: Any, facts: LetterFacts, headers: Sequence[Header]
+    ) -> Any:
         """Return a dead letter as the record that was first read."""
         kind, timestamp = record.timestamp()
         return _copy(
             record,
-            topic=origin.topic,
-            partition=origin.partition,
-            offset=origin.offset,
-            timestamp=(kind, origin.timestamp or timestamp),
+            topic=facts.topic,
+            partition=facts.partition,
+            offset=facts.offset,
+            timestamp=(kind, facts.timestamp_ms or timestamp),
             headers=list(headers),
         )
 

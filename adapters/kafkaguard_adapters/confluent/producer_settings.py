@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import logging
 from gc import get_referents
 from typing import TYPE_CHECKING, Any
 
@@ -17,13 +18,16 @@ from kafkaguard_adapters.wire.client_settings import ALIASES
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_log = logging.getLogger("kafkaguard.producer")
 _TIMEOUT = "delivery.timeout.ms"
 _ERROR_CB = "error_cb"
+_BATCH = "batch.size"
 _ONLY_ERRORS = "delivery.report.only.error"
 #: Callbacks that librdkafka takes only when the producer is built.
 CALLBACKS = ("stats_cb", "throttle_cb")
 _DEFAULTS = {
     _TIMEOUT: 300_000,
+    _BATCH: 1_000_000,
     "message.max.bytes": 1_000_000,
     "retry.backoff.max.ms": 1_000,
     "retry.backoff.ms": 100,
@@ -56,6 +60,7 @@ class ProducerSettings:
     def __init__(self, config: Mapping[str, Any] | None) -> None:
         self.is_known = config is not None
         self._config = {ALIASES.get(k, k): v for k, v in (config or {}).items()}
+        self._is_warned = False
         self._chained = {
             name: callback
             for name in CALLBACKS
@@ -87,6 +92,8 @@ class ProducerSettings:
             compresses=compression not in (None, "none") or not self.is_known,
             transactional=bool(self.transactional_id),
             replaceable=replaceable,
+            fails_batches=False,
+            repeats=float(self._config.get("retries", 0)) > 0,
         )
 
     @property
@@ -99,6 +106,28 @@ class ProducerSettings:
     def is_idempotent(self) -> bool:
         """Whether the producer numbers its records."""
         return bool(self.transactional_id) or self.is_true("enable.idempotence")
+
+    def warn_of_batch_size(self, topic: str, most: int) -> None:
+        """Warn once of batches that may be larger than a topic allows.
+
+        Args:
+            topic: The topic.
+            most: Its ``max.message.bytes``.
+        """
+        size = int(self._number(_BATCH))
+        if size > most and not self._is_warned:
+            self._is_warned = True
+            _log.warning(
+                "%s (%d) is larger than max.message.bytes (%d) of topic %s: the broker "
+                "may refuse a batch of records each of which it would accept; "
+                "%s = %d works",
+                _BATCH,
+                size,
+                most,
+                topic,
+                _BATCH,
+                most,
+            )
 
     def is_true(self, name: str) -> bool:
         """Return whether a setting is on."""

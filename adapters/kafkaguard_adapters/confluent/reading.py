@@ -93,6 +93,21 @@ class ConfluentConsumerShell:
             return min(int(answer.offset), requested)
         return OFFSET_BEGINNING if self._is_earliest else None
 
+    def find_ends_without_commit(
+        self, partitions: list[ClientPartition]
+    ) -> dict[TopicPartition, int]:
+        """Return the ends of the logs of those partitions that have no commit.
+
+        Raises:
+            KafkaException: A broker did not answer in time, or refused.
+        """
+        client = self._consumer
+        return {
+            as_partition(each): client.get_watermark_offsets(each, _COMMITTED_S)[1]
+            for each in client.committed(partitions, timeout=_COMMITTED_S)
+            if each.offset < 0 and each.error is None
+        }
+
     def was_reset(self, place: TopicPartition, requested: int) -> int | None:
         """Record that librdkafka resets its fetch position.
 

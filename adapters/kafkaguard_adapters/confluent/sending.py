@@ -6,10 +6,11 @@ import time
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from confluent_kafka import KafkaException, Message
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from kafkaguard._delivery.facts import Place, Raw
 from kafkaguard._delivery.judging import MESSAGE_TOO_LARGE
+from kafkaguard._delivery.sizes import batch_size
 from kafkaguard._errors import (
     ClientClosedError,
     ClientQueueFullError,
@@ -128,7 +129,13 @@ class Sending:
                 window = windows[topic]
                 index = next(window.slots)
             except (KeyError, StopIteration, TypeError):
-                window, index, key_hash, value_hash = take_slot(topic, key, value)
+                record = Arguments(
+                    topic, value, key, partition, call, timestamp, headers
+                )
+                taken = take_slot(record)
+                if taken is None:
+                    return
+                window, index, key_hash, value_hash = taken
             window.key_hashes[index] = key_hash
             window.value_hashes[index] = value_hash
             try:
@@ -184,10 +191,14 @@ class Sending:
 
     # --- a slot in a window -----------------------------------------------------------
 
-    def _take_slot(
-        self, topic: Any, key: Any, value: Any
-    ) -> tuple[Window, int, int, int]:
-        """Take a slot for a record if the fast path of ``produce`` found none."""
+    def _take_slot(self, record: Arguments) -> tuple[Window, int, int, int] | None:
+        """Take a slot for a record if the fast path of ``produce`` found none.
+
+        Returns:
+            None if the record is larger than its topic allows, and its callback gets
+            the outcome.
+        """
+        topic, key, value = record.topic, record.key, record.value
         if not isinstance(topic, str):
             raise TypeError(f"produce(topic): str, not {type(topic).__name__}")
         for part in (key, value):
@@ -196,7 +207,45 @@ class Sending:
                     "produce(key, value): str, bytes or None, not "
                     f"{type(part).__name__}"
                 )
+        error = self._size_error(record) if topic in self.shell.limits else None
+        if error is not None:
+            self._refuse(error, record)
+            return None
         return *self.take_slot(topic), hash(key), hash(value)
+
+    def _size_error(self, record: Arguments) -> KafkaGuardError | None:
+        """Return the error of a record that is larger than its topic is known to allow.
+
+        A record that cannot be read is left to the client.
+        """
+        most = self.shell.limit_of(record.topic)
+        if most is None:
+            return None
+        try:
+            key, value = _encoded(record.key), _encoded(record.value)
+            size = batch_size(key, value, plain_headers(record.headers))
+        except (AttributeError, TypeError, ValueError):
+            return None
+        if size <= most:
+            return None
+        return errors.translate(
+            KafkaException(KafkaError(MESSAGE_TOO_LARGE)),
+            message=(
+                f"the record makes a batch of {size} bytes, and max.message.bytes of "
+                f"topic {record.topic} is {most}; nothing was sent. Send less, "
+                "compress it, or raise that setting"
+            ),
+            context={"transactional": self.shell.traits.transactional},
+            api="Produce",
+            topic=record.topic,
+        )
+
+    @property
+    def _context(self) -> dict[str, Any]:
+        """What is known about a record that the client does not have yet."""
+        if self.shell.traits.transactional:
+            return {"transactional": True}
+        return {"phase": "enqueue", "idempotent": False}
 
     def take_slot(self, topic: str) -> tuple[Window, int]:
         """Take a slot in the open window of a topic, once the topic is free.
@@ -297,9 +346,6 @@ class Sending:
         place: dict[str, Any] = {"topic": record.topic}
         if record.partition >= 0:
             place["partition"] = record.partition
-        context: dict[str, Any] = {"phase": "enqueue", "idempotent": False}
-        if shell.traits.transactional:
-            context = {"transactional": True}
         record_error = self._transactions.error_of(error, record.topic)
         if record_error is None and says_unknown_partition(error):
             record_error = shell.missing_partition(
@@ -310,7 +356,7 @@ class Sending:
                 return
         if record_error is None:
             record_error = errors.translate(
-                error, context=context, api="Produce", **place
+                error, context=self._context, api="Produce", **place
             )
         if record_error.code == MESSAGE_TOO_LARGE and (
             raw := _bytes(record_error, record)

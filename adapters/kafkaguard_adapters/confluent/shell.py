@@ -19,6 +19,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.cimpl import Producer  # confluent_kafka.Producer may be replaced
 
 from kafkaguard._delivery.judging import ends_all
+from kafkaguard._delivery.size_limits import TTL_S
 from kafkaguard._delivery.sizes import batch_size
 from kafkaguard._errors import ClientClosedError
 from kafkaguard_adapters.asking.cluster_view import explain
@@ -78,6 +79,15 @@ SUPPRESSED_S = 30.0
 #: Seconds above which a poll has no limit.
 _LONG_S = 1e6
 _UNKNOWN_PARTITION = KafkaError._UNKNOWN_PARTITION  # noqa: SLF001 - a documented constant
+#: What becomes of records whose topic the client waits for in vain.
+_WITHOUT_TOPIC = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError._MSG_TIMED_OUT,  # noqa: SLF001 - a documented constant
+        KafkaError._PURGE_QUEUE,  # noqa: SLF001 - a documented constant
+        KafkaError._UNKNOWN_TOPIC,  # noqa: SLF001 - a documented constant
+    }
+)
 _now = time.monotonic
 _log = logging.getLogger("kafkaguard.producer")
 
@@ -95,7 +105,9 @@ class ConfluentShell(ReportingShell):
     Attributes:
         builder: See above.
         client: The producer in use.
-        windows: The open window of each topic, for new records.
+        windows: The open window of each topic, for new records that need no check.
+        limits: The largest batch of topics that take less than the client, and until
+            when it counts, in monotonic seconds. Each record for them is checked.
         traits: The client's traits.
         errors: Makes the client's errors.
         callbacks: See above.
@@ -118,6 +130,9 @@ class ConfluentShell(ReportingShell):
         self.has_offsets = settings.is_idempotent  # which needs acknowledgements
         self.traits = settings.traits(replaceable=builder.can_build)
         self.windows: dict[str, Window] = {}
+        self.limits: dict[str, tuple[int, float]] = {}
+        #: The open window of each topic whose records are checked.
+        self._checked_windows: dict[str, Window] = {}
         self.builder = builder
         self._settings = settings
         self._view = view
@@ -144,6 +159,8 @@ class ConfluentShell(ReportingShell):
         self._purged_at = -float("inf")
         #: The last refused login, and when the client told it.
         self._refused_login: tuple[Any, float] = None, -float("inf")
+        #: The last failed connection, and when it was reported.
+        self._broken: tuple[Any, float] = None, -float("inf")
         self._poller: threading.Thread | None = None
         self._retired: list[Any] = []
         #: When an error of a connection is logged again.
@@ -176,14 +193,15 @@ class ConfluentShell(ReportingShell):
         A hold closes windows under the same lock, so no window can open after a hold.
         """
         with self._lock:
-            window = self.windows.get(topic)
+            windows = self._checked_windows if self.limits.get(topic) else self.windows
+            window = windows.get(topic)
             if window is not None and not window.is_full:
                 return window
             if window is not None:
                 self.close_window(window)
             if is_held(topic):
                 return None
-            return self._begin(topic, self.windows)
+            return self._begin(topic, windows)
 
     def _begin(self, topic: str, windows: dict[str, Window]) -> Window:
         capacity = self._capacities.get(topic, SMALL)
@@ -208,7 +226,7 @@ class ConfluentShell(ReportingShell):
     def close_window(self, window: Window) -> None:
         """Close a window for new records; the window ends with its last report."""
         with self._lock:
-            for windows in (self.windows, self._resend_windows):
+            for windows in (self.windows, self._checked_windows, self._resend_windows):
                 if windows.get(window.place.topic) is window:
                     del windows[window.place.topic]
             was_open = window.close()
@@ -226,7 +244,7 @@ class ConfluentShell(ReportingShell):
 
     def _close_windows(self, topic: str | None = None) -> None:
         """Close the windows of a topic for new records; None: all windows."""
-        for window in list(self.windows.values()):
+        for window in [*self.windows.values(), *self._checked_windows.values()]:
             if topic in (None, window.place.topic):
                 self.close_window(window)
 
@@ -237,12 +255,24 @@ class ConfluentShell(ReportingShell):
     # --- reports ----------------------------------------------------------------------
 
     def record_failed(self, window: Window) -> None:
-        """Close the window of a failed record."""
+        """Close the window of a failed record.
+
+        If the client's log does not tell when the client numbers its records anew, each
+        failure may be the cause.
+        """
+        attempts = self._attempts
+        is_told = attempts is not None and attempts.is_heard
+        if not is_told and window.failed_reports[-1].message.partition() is not None:
+            for each in self.open_windows():
+                each.doubt(max(0, each.delivered))  # the failed one has not ended
+                self.close_window(each)
         self.close_window(window)
         self.poll_while_troubled()
 
     def all_reported(self, window: Window) -> None:
         """Report the outcome of a window after each of its records was reported."""
+        if self.lines:
+            self._hear_lines()  # those about its records came before their reports
         if not window.failed_reports:
             self._facts.accepted(window)
             self._end(window)
@@ -269,8 +299,8 @@ class ConfluentShell(ReportingShell):
 
     def _client_facts(self, window: Window) -> ClientFacts:
         self.hear_errors()  # the client tells its death before it purges its queue
-        login, reported_at = self._refused_login
-        is_recent = reported_at > window.oldest_produced_at - SUPPRESSED_S
+        since = window.oldest_produced_at - SUPPRESSED_S
+        (login, refused_at), (broken, broken_at) = self._refused_login, self._broken
         is_dying = self._is_dying or self.death is not None
         purged_at = -float("inf") if is_dying else self._purged_at
         if self.traits.transactional and not is_dying:
@@ -279,9 +309,10 @@ class ConfluentShell(ReportingShell):
             is_dying,
             self._settings.retry_s,
             self._attempts,
-            login if is_recent else None,
+            login if refused_at > since else None,
             purged_at,
             self._final_death,
+            broken if broken_at > since else None,
         )
 
     def keep_resend_report(self, token: int, message: Any) -> None:
@@ -305,6 +336,7 @@ class ConfluentShell(ReportingShell):
     def leave_to_parent(self) -> list[Any]:
         """In a forked child: stop using the client; return what must stay alive."""
         self.windows.clear()  # so that a send looks for a window, and finds none
+        self._checked_windows.clear()
         self._is_closed = True
         return [self, self.client]
 
@@ -332,12 +364,32 @@ class ConfluentShell(ReportingShell):
                 count += len(window.failed_reports)
         return max(0, count)
 
+    def _hear_lines(self) -> None:
+        """Read the client's lines so far: which records may be written twice."""
+        attempts = self._attempts
+        if attempts is None:
+            return
+        attempts.hear()
+        while attempts.renewed:
+            topic = attempts.renewed.pop()
+            for window in self.open_windows():
+                if topic in (None, window.place.topic):
+                    window.doubt(window.counted)
+                    self.close_window(window)  # what comes later is in no doubt
+                    self._capacities.pop(window.place.topic, None)
+
     def _has_failed_reports(self) -> bool:
         return any(window.failed_reports for window in self.open_windows())
 
     def delivered(self) -> dict[Batch, int]:
-        """Count the delivered records of each window that has not ended."""
-        return {window: window.delivered for window in self.open_windows()}
+        """Count the delivered records of each window that has not ended.
+
+        Their lines of the log came before, also those that nobody has read: what these
+        say of the records is known when the records are counted.
+        """
+        counts: dict[Batch, int] = {w: w.delivered for w in self.open_windows()}
+        self._hear_lines()
+        return counts
 
     # --- the guard's own polls --------------------------------------------------------
 
@@ -416,7 +468,7 @@ class ConfluentShell(ReportingShell):
         attempts = self._attempts
         assert attempts is not None
         while True:
-            attempts.hear()
+            self._hear_lines()
             events -= len(attempts.hidden)
             attempts.hidden.clear()
             left = until - _now()
@@ -489,8 +541,7 @@ class ConfluentShell(ReportingShell):
 
     def hear_errors(self) -> None:
         """Take note of the client's errors and lines so far; called after each poll."""
-        if self._attempts is not None:
-            self._attempts.hear()
+        self._hear_lines()
         log = self._settings.error_log
         if log is None:
             return
@@ -506,6 +557,8 @@ class ConfluentShell(ReportingShell):
             self.report_if_dead(self.client, KafkaException(error))
         if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):  # noqa: SLF001 - documented constants
             self._refused_login = error, now
+        if error.code() in (KafkaError._TRANSPORT, KafkaError._RESOLVE):  # noqa: SLF001 - documented constants
+            self._broken = error, now
         if is_user_told or now < self._logs_again:
             return  # without any callback librdkafka itself would log each of them
         self._logs_again = now + QUIET_S
@@ -645,8 +698,7 @@ class ConfluentShell(ReportingShell):
             index = next(window.slots)
         window.mark(index, raw.key, raw.value)
         ticket = ResendTicket(window, index, None, raw.headers, raw.timestamp_ms or 0)
-        if self._attempts is not None:
-            self._attempts.hear()  # so that older lines are not about this record
+        self._hear_lines()  # so that older lines are not about this record
         try:
             self._hand_over(record, ticket, deadline)
         except BaseException:
@@ -708,17 +760,21 @@ class ConfluentShell(ReportingShell):
         return _missing(error, topic, partition, self._partitions(topic))
 
     def _partitions(self, topic: str) -> Collection[int] | None:
-        """Ask a broker for the partitions of a topic; None: no answer.
+        """Ask a broker for the partitions of a topic; None: no answer."""
+        metadata = self._ask_for(topic)
+        return metadata and (metadata.partitions or None)
+
+    def _ask_for(self, topic: str) -> Any:
+        """Ask a broker for the metadata of a topic; None: no answer.
 
         The client is called in another thread: this one may be inside a callback of the
         client, and such a call in there would abort the process.
         """
-        partitions: list[Collection[int]] = []
+        answers: list[Any] = []
 
         def ask(client: Any) -> None:
             with suppress(KafkaException, RuntimeError):  # RuntimeError: it is closed
-                topics = client.list_topics(topic, timeout=ASK_S).topics
-                partitions.append(topics[topic].partitions)
+                answers.append(client.list_topics(topic, timeout=ASK_S).topics[topic])
 
         thread = threading.Thread(
             target=ask, args=(self.client,), name="kafkaguard-ask", daemon=True
@@ -726,7 +782,13 @@ class ConfluentShell(ReportingShell):
         with suppress(RuntimeError):  # no thread can start while Python exits
             thread.start()
             thread.join()
-        return next(iter(partitions), None) or None
+        return next(iter(answers), None)
+
+    def _is_absent(self, topic: str) -> bool:
+        """Return whether a broker says that it knows no such topic."""
+        metadata = self._ask_for(topic)
+        error = metadata and metadata.error
+        return error is not None and error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART
 
     def explain_error(self, error: KafkaGuardError) -> KafkaGuardError:
         """Return why the client could not connect: the wrong setting, or the error."""
@@ -741,6 +803,18 @@ class ConfluentShell(ReportingShell):
                     replace(each, cause=cause) if _is_unexplained(each) else each
                     for each in refusals
                 ]
+        if any(map(_waited_for_topic, refusals)) and self._is_absent(topic):
+            return [
+                replace(
+                    each,
+                    cause=send_errors.make_no_topic(errors, topic),
+                    blame="record",
+                    is_topic_absent=True,
+                )
+                if _waited_for_topic(each)
+                else each
+                for each in refusals
+            ]
         if not any(says_unknown_partition(each.cause) for each in refusals):
             return refusals
         partitions = self._partitions(topic)
@@ -798,8 +872,27 @@ class ConfluentShell(ReportingShell):
         )
 
     def ask_size_limit(self, topic: str) -> SizeAnswer:
-        """Look up ``max.message.bytes``; None if it is unknown after a few seconds."""
-        return run(self._view.size_limit(topic))
+        """Look up ``max.message.bytes``; None if it is unknown after a few seconds.
+
+        From then on records that are larger are refused before they are sent, since
+        each refusal of a broker lets librdkafka number its records anew.
+        """
+        answer = run(self._view.size_limit(topic))
+        most = self.traits.largest_request
+        if isinstance(answer, int) and most and answer < most:
+            self._settings.warn_of_batch_size(topic, answer)
+            if not (self.traits.compresses or self.traits.transactional):
+                self.limits[topic] = answer, _now() + TTL_S
+                self._close_windows(topic)
+        return answer
+
+    def limit_of(self, topic: str) -> int | None:
+        """Return the largest batch of a topic in bytes; None: its records all fit."""
+        most, until = self.limits.get(topic, (0, _now()))
+        if _now() < until:
+            return most
+        self.limits.pop(topic, None)
+        return None
 
     def fail_batch(self, batch: Batch) -> None:
         """Do nothing: a record cannot be taken back; the client lets it expire."""
@@ -837,6 +930,14 @@ def _is_unexplained(refusal: Refusal) -> bool:
     """Return whether a record never left a client that does not say why."""
     code = refusal.cause.args[0].code()
     return refusal.sent == "never" and code == KafkaError._MSG_TIMED_OUT  # noqa: SLF001 - a documented constant
+
+
+def _waited_for_topic(refusal: Refusal) -> bool:
+    """Return whether a record got no partition, and not by the application's word."""
+    code = refusal.cause.args[0].code()
+    is_wish = code == KafkaError._PURGE_QUEUE and refusal.blame == "record"  # noqa: SLF001 - a documented constant
+    is_unsent = refusal.sent == "never" and refusal.partition is None
+    return is_unsent and code in _WITHOUT_TOPIC and not is_wish
 
 
 def _missing(

@@ -13,7 +13,6 @@ have them.
 from __future__ import annotations
 
 import time
-from array import array
 from collections import defaultdict
 from itertools import product
 from operator import length_hint
@@ -102,6 +101,7 @@ class ClientFacts(NamedTuple):
         purged_at: When the application has purged the client last, in monotonic
             seconds. Records that the client purges by itself have other causes.
         death: Why no client can send the records of a dead one, or None.
+        broken: The client's error about a failed connection since then, or None.
     """
 
     is_dying: bool
@@ -110,6 +110,7 @@ class ClientFacts(NamedTuple):
     refused_login: Any = None
     purged_at: float = -_FOREVER
     death: KafkaException | None = None
+    broken: KafkaError | None = None
 
     def may_be_sent_before(self, report: FailedReport) -> bool:
         """Return whether a record may have been sent before its last attempt.
@@ -198,8 +199,9 @@ class Window(Batch):
     ) -> None:
         super().__init__(Place(topic), position, _FOREVER)
         self.slots = iter(range(capacity))
-        self.key_hashes = array("q", bytes(8 * capacity))
-        self.value_hashes = array("q", bytes(8 * capacity))
+        # A view of bytes: an array takes half as long again for each item.
+        self.key_hashes = memoryview(bytearray(8 * capacity)).cast("q")
+        self.value_hashes = memoryview(bytearray(8 * capacity)).cast("q")
         self.failed_reports: list[FailedReport] = []
         self.first_token = first_token
         self.is_resend = is_resend
@@ -246,6 +248,7 @@ class Window(Batch):
             )
         ended_counter, listener = self._ended_counter, self.listener
         callbacks, has_offsets = listener.callbacks, listener.has_offsets
+        only_errors = listener.only_errors
 
         def on_delivery(error: Any, message: Any) -> None:
             if error is not None:
@@ -256,7 +259,7 @@ class Window(Batch):
                 return
             if next(ended_counter) == self._last_count:
                 listener.all_reported(self)
-            if listener.only_errors:
+            if only_errors:
                 return
             if callbacks.is_direct:
                 try:
@@ -323,19 +326,10 @@ class Window(Batch):
     def free_reports(self) -> None:
         """Free what is needed for reports only."""
         self.on_delivery, self.chained = None, (None, None)
-        self.value_hashes = array("q")
+        self.value_hashes = memoryview(b"").cast("q")
         self.failed_reports = []
 
     # --- facts for the machine --------------------------------------------------------
-
-    @property
-    def next_check(self) -> float:
-        """Never: the client itself lets its records expire."""
-        return _FOREVER
-
-    @next_check.setter
-    def next_check(self, _: float) -> None:
-        pass
 
     @property
     def count(self) -> int:
@@ -359,6 +353,11 @@ class Window(Batch):
         counted = self._capacity + 1 - length_hint(self._ended_counter)
         closed = self._last_count is not None
         return counted - closed - len(self._voids) - len(self.failed_reports)
+
+    def doubt(self, delivered: int) -> None:
+        """Note that records may be written twice, but not the first delivered ones."""
+        if self.doubtful_from is None or delivered < self.doubtful_from:
+            self.doubtful_from = delivered
 
     def where(self, index: int) -> tuple[int | None, int | None]:
         """Return partition and offset of a dead letter."""
@@ -574,7 +573,10 @@ def _timed_out(
     if partition is None and client_facts.refused_login is not None:
         return client_facts.refused_login, facts
     if refused_id is None:
-        return report.error, facts
+        if is_sent or client_facts.broken is None:
+            return report.error, facts
+        text = f"{report.error.str()}; the last connection: {client_facts.broken.str()}"
+        return KafkaError(_TIMED_OUT, text), facts
     if not id_is_refused(refused_id):
         return refused_id, facts
     error = without_id(refused_id, message.topic(), partition)

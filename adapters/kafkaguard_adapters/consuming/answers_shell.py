@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from kafkaguard._cluster.reports import TopicPartition
     from kafkaguard._consuming.standing import Reader
     from kafkaguard_adapters.consuming.driver import Driver
+    from kafkaguard_adapters.consuming.group_starts import GroupStarts
 
 
 class AnswersShell:
@@ -26,6 +27,8 @@ class AnswersShell:
     """
 
     driver: Driver
+    #: Learns where the group begins in a partition without a commit.
+    group_starts: GroupStarts
 
     def __init__(self, *, reads_followers: bool) -> None:
         #: Never changed in place: another thread of the client reads it.

@@ -89,7 +89,7 @@ def check_owned(
     """
     if owned is None:
         return
-    others = sorted({as_partition(each) for each in places} - set(owned))
+    others = sorted({as_partition(each) for each in places}.difference(owned))
     if not others:
         return
     names = ", ".join(f"{topic}-{partition}" for topic, partition in others[:3])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from kafka import __version__
 from kafka.errors import CommitFailedError, KafkaError, KafkaTimeoutError
-from kafka.structs import OffsetAndTimestamp
+from kafka.structs import OffsetAndMetadata, OffsetAndTimestamp
 from kafka.structs import TopicPartition as ClientPartition
 
 from kafkaguard._cluster.offsets import EARLIEST, LATEST
@@ -27,6 +27,7 @@ from kafkaguard_adapters.consuming.base import (
 )
 from kafkaguard_adapters.consuming.commits import check_owned, spread_error
 from kafkaguard_adapters.consuming.driver import Driver
+from kafkaguard_adapters.consuming.group_starts import GroupStarts
 from kafkaguard_adapters.consuming.questions import reset_of
 from kafkaguard_adapters.inside_names import warn_changed
 from kafkaguard_adapters.kafka_python._private.consuming import names
@@ -219,6 +220,21 @@ class GuardedConsumer(Processing, PublicConsumer):
         self._driver = shell.driver = Driver(
             machine, shell, view, launch=start, hook=wish.on_event
         )
+        shell.group_starts = GroupStarts(
+            self._group,
+            reset_of(consumer.config["auto_offset_reset"]),
+            commits_itself=consumer.config["enable_auto_commit"],
+            commit=self._commit_starts,
+        )
+
+    def _commit_starts(self, starts: dict[TopicPartition, int]) -> None:
+        """Commit where reading begins; a failure is the event of a commit."""
+        self.client.commit_async(
+            {
+                ClientPartition(*place): OffsetAndMetadata(offset, "", -1)
+                for place, offset in starts.items()
+            }
+        )
 
     def commit(
         self,
@@ -338,6 +354,7 @@ class GuardedConsumer(Processing, PublicConsumer):
         )
 
     def _make_process_shell(self, arguments: Arguments) -> ThreadShell:
+        self._shell.group_starts.commits_itself = True
         return KafkaPythonProcessShell(self, self._committing, arguments, self._wish)
 
     def close(self, autocommit: bool = True, timeout_ms: float | None = None) -> None:

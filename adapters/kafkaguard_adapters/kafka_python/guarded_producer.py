@@ -22,6 +22,7 @@ from kafkaguard_adapters.kafka_python.settings import settings_of
 from kafkaguard_adapters.kafka_python.shell import KafkaPythonShell
 from kafkaguard_adapters.kafka_python.transactions import Transactions
 from kafkaguard_adapters.kafka_python.view import view_of
+from kafkaguard_adapters.policy_in_effect import GovernedProducer
 from kafkaguard_adapters.producing import send_errors
 from kafkaguard_adapters.producing.barrier import SendBarrier
 from kafkaguard_adapters.producing.driver import ThreadDriver
@@ -58,7 +59,7 @@ def _passed_on(name: str, **known: Any) -> Callable[..., Any]:
     return method
 
 
-class GuardedProducer(ClusterCalls, GuardedClient):
+class GuardedProducer(ClusterCalls, GovernedProducer, GuardedClient):
     """A guarded KafkaProducer; every other attribute is the client's.
 
     ``send`` is the method of ``Sending``. It is an attribute of the instance, because
@@ -72,6 +73,8 @@ class GuardedProducer(ClusterCalls, GuardedClient):
         ClientConfigurationError: The policy does not suit a transactional producer.
         TypeError: The producer is guarded already.
     """
+
+    _library = "kafka-python"
 
     def __init__(self, producer: Any, wish: Wish) -> None:
         if reading.is_guarded(producer):

@@ -31,7 +31,7 @@ from kafkaguard_adapters.processing.settings import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from kafkaguard._delivery.dialects import Origin
+    from kafkaguard._delivery.dialects import LetterFacts
     from kafkaguard._delivery.facts import Header
     from kafkaguard_adapters.building import Wish
     from kafkaguard_adapters.kafka_python._private.consuming.committing import (
@@ -110,13 +110,15 @@ class KafkaPythonProcessShell:
         """Return a record's bytes."""
         return Raw(record.key, record.value, record.headers, record.timestamp)
 
-    def restore(self, record: Any, origin: Origin, headers: Sequence[Header]) -> Any:
+    def restore(
+        self, record: Any, facts: LetterFacts, headers: Sequence[Header]
+    ) -> Any:
         """Return a dead letter as the record that was first read."""
         return record._replace(
-            topic=origin.topic,
-            partition=origin.partition,
-            offset=origin.offset,
-            timestamp=origin.timestamp or record.timestamp,
+            topic=facts.topic,
+            partition=facts.partition,
+            offset=facts.offset,
+            timestamp=facts.timestamp_ms or record.timestamp,
             headers=list(headers),
         )
 

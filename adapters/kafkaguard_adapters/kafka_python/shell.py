@@ -63,16 +63,18 @@ class Dying:
     """State of a producer that has died, kept until its successor is in use.
 
     Attributes:
-        acked: The last confirmed offset of each partition, before it died.
-        refusals: For each batch of the client that the broker refused after the
-            producer had given it up: a function from a record's index to its exception.
+        accepted: The base offset of each batch of the client that the broker accepted
+            after the producer had given it up; None if the answer had none.
+        refusals: For each batch that the broker refused likewise: a function from a
+            record's index to its exception.
         in_flight: Batches that the producer gave up while they were in flight.
     """
 
     def __init__(self, producer: Any) -> None:
-        self.acked = reading.acked(producer)
+        self.accepted: dict[Any, int | None] = {}
         self.refusals: dict[Any, Callable[[int], BaseException]] = {}
         self.in_flight: list[SourceBatch] = []
+        moving.report_late_acceptances(producer, self.accepted.__setitem__)
         moving.report_late_refusals(producer, self.refusals.__setitem__)
 
 
@@ -104,9 +106,6 @@ class KafkaPythonShell(ReportingShell):
         self._checks = checks
         #: Open batches, by the client's future of the batch. Written without a lock.
         self._open: dict[Any, SourceBatch] = {}
-        #: For each partition: producer id, epoch and sequence number of the batch that
-        #: follows the last accepted batch, and the last offset of the accepted batch.
-        self._ends: dict[Place, tuple[Any, int]] = {}
         self._generation = -1
         self._numbers = itertools.count()
         #: Guards ``_dying``, ``_is_closed`` and which producer is in use. It is
@@ -214,9 +213,6 @@ class KafkaPythonShell(ReportingShell):
     def _report_end(self, batch: SourceBatch) -> None:
         base_offset, _timestamp, error_at = batch.result.value
         if error_at is None:
-            follower, size = reading.follower(batch.source)
-            if follower is not None:
-                self._ends[batch.place] = follower, base_offset + size - 1
             batch.base_offset = base_offset + batch.before
             self._facts.accepted(batch)
             return
@@ -331,42 +327,16 @@ class KafkaPythonShell(ReportingShell):
     def answers(self, batches: Sequence[Batch]) -> Mapping[Batch, Answer]:
         """Return the answers to batches that came after the client gave them up."""
         answers: dict[Batch, Answer] = {}
+        if self._dying is None:
+            return answers
         for batch in batches:
             assert isinstance(batch, SourceBatch)
-            base = self._base_offset(batch)
-            error_at = (
-                None if self._dying is None else self._dying.refusals.get(batch.source)
-            )
-            if base is not None:
-                answers[batch] = Answer(base + batch.before)
-            elif error_at is not None:
+            if batch.source in self._dying.accepted:
+                base = self._dying.accepted[batch.source]
+                answers[batch] = Answer(None if base is None else base + batch.before)
+            elif (error_at := self._dying.refusals.get(batch.source)) is not None:
                 answers[batch] = Answer(refusals=batch.late_refusals(error_at))
         return answers
-
-    def _base_offset(self, batch: SourceBatch) -> int | None:
-        """Return the base offset of a batch that was given up; None if unknown.
-
-        The producer still processes the answer to such a batch. If the batch was
-        written, the last confirmed offset of its partition has increased.
-        """
-        before = self._end_before(batch)
-        now = reading.acked(batch.producer).get(batch.source.topic_partition, -1)
-        if before is None or now <= before:
-            return None
-        base: int = now - batch.source.record_count + 1
-        return base
-
-    def _end_before(self, batch: SourceBatch) -> int | None:
-        """Return the last confirmed offset before a batch; -1: none, None: unknown."""
-        number = reading.numbered(batch.source)
-        if number is not None and number[-1] == 0:
-            return -1
-        follower, end = self._ends.get(batch.place, (None, -1))
-        if number is not None and follower == number:
-            return end
-        if self._dying is None:
-            return None
-        return self._dying.acked.get(batch.source.topic_partition, -1)
 
     def put_successor_in_use(self, locking_out: Batch | None) -> None:
         """Build a successor and put it in use.

@@ -12,7 +12,7 @@ from kafkaguard._delivery.dead_letters import (
     letter_of_read,
     without_reasons,
 )
-from kafkaguard._delivery.dialects import Origin, parse
+from kafkaguard._delivery.dialects import LetterFacts, letter_facts
 from kafkaguard._errors import (
     ClientConfigurationError,
     ClientStateError,
@@ -181,10 +181,10 @@ class BaseDriver:
         shell = self._base_shell
         raw = shell.raw(letter.record)
         dialect = self._policy.dead_letter.headers
-        origin = parse(raw.headers) if self._arguments.letters else None
+        origin = letter_facts(raw.headers) if self._arguments.letters else None
         if origin is None:
             place, offset = letter.slot.place, shell.offset_of(letter.record)
-            origin = Origin(*place, offset, raw.timestamp_ms, shell.group)
+            origin = LetterFacts(None, *place, offset, raw.timestamp_ms, shell.group)
         made = letter_of_read(raw, origin, letter.error, dialect=dialect)
         return letter.topic, made
 
@@ -195,7 +195,7 @@ class BaseDriver:
         """
         shell = self._base_shell
         headers = shell.raw(record).headers
-        origin = parse(headers)
+        origin = letter_facts(headers)
         if origin is None or f"{origin.group}{LETTERS_GROUP}" != shell.group:
             return None
         others, _ = without_reasons(headers, self._policy.dead_letter.headers)

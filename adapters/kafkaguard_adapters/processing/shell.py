@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from kafkaguard._cluster.reports import TopicPartition
-    from kafkaguard._delivery.dialects import Origin
+    from kafkaguard._delivery.dialects import LetterFacts
     from kafkaguard._delivery.facts import Header, Raw
     from kafkaguard._delivery.shell import ClientErrors
     from kafkaguard._errors import KafkaGuardError
@@ -76,12 +76,14 @@ class Shell(Protocol):
     def raw(self, record: Any) -> Raw:
         """Return a record's bytes, also after ``decode``."""
 
-    def restore(self, record: Any, origin: Origin, headers: Sequence[Header]) -> Any:
+    def restore(
+        self, record: Any, facts: LetterFacts, headers: Sequence[Header]
+    ) -> Any:
         """Return a dead letter as the record that was first read.
 
         Args:
             record: The dead letter, as it was read.
-            origin: Where the record was.
+            facts: Where the record was.
             headers: The record's own headers.
         """
 

@@ -89,8 +89,7 @@ class _Check(Generic[_Lookup]):
             return
         raise self._errors.make(
             InvalidRecordKeyError,
-            "topic is compacted and the record has no key; nothing was sent. Give it "
-            "a key, or send it to another topic",
+            "topic is compacted and the record has no key; nothing was sent",
             api="Produce",
             topic=topic,
             verdict=self._verdict,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import logging
 import math
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard._delivery.attempts import AttemptLimits
@@ -22,17 +20,13 @@ if TYPE_CHECKING:
     from kafkaguard_policies.retry_policy import RetryPolicy
 
 
-_log = logging.getLogger("kafkaguard.producer")
-
-
 def shared_by(
     policy: RetryPolicy, traits: Traits, settings: Callable[[], Settings]
 ) -> AttemptLimits | None:
     """Return the limits that a policy's attempts share; None if it makes no attempts.
 
     The client retries a record for its whole delivery timeout before the guard gets the
-    record back. If the policy's deadline is not longer, the guard sends no record
-    again, and logs this once.
+    record back. If the policy's deadline is not longer, the guard makes no attempts.
 
     Args:
         policy: The policy.
@@ -40,17 +34,9 @@ def shared_by(
         settings: Returns the connection settings; may raise.
     """
     attempts = [policy.max_attempts, *_of_overrides(policy, "max_attempts")]
-    if traits.transactional or max(attempts) == 1:
-        return None
     longest = max(policy.deadline, *_of_overrides(policy, "deadline"), 0.0)
-    if longest <= traits.delivery_timeout:
-        _log_once(
-            f"guard(): policy {policy.name} has a deadline of {longest:g} s, and "
-            f"{traits.timeout_setting} of {traits.client} is "
-            f"{traits.delivery_timeout:g} s: when the client has tried for that long, "
-            "the guard sends nothing again. Give the policy a longer deadline, or the "
-            f"client a shorter {traits.timeout_setting}",
-        )
+    is_over = longest <= traits.delivery_timeout
+    if traits.transactional or max(attempts) == 1 or is_over:
         return None
     context = CallContext(api="Produce", cluster=_cluster(settings))
     limits = SharedLimits(policy, context)
@@ -70,12 +56,6 @@ def _cluster(settings: Callable[[], Settings]) -> str | None:
         return ",".join(sorted(f"{host}:{port}" for host, port in settings().bootstrap))
     except KafkaGuardError:  # the client's settings are not known
         return None
-
-
-@lru_cache(maxsize=256)
-def _log_once(text: str) -> None:
-    """Log a text once in a process. `stacking` warns about likely mistakes."""
-    _log.info("%s", text)
 
 
 def check_transactional(policy: RetryPolicy, errors: ClientErrors) -> None:

@@ -12,6 +12,7 @@ from kafkaguard._errors import (
     ClientStateError,
     ClientTimeoutError,
     PartitionNotThereError,
+    UnknownTopicOrPartitionError,
 )
 from kafkaguard._errors.base import Action, RuleInfo, Verdict
 from kafkaguard._verdicts.classification import classify
@@ -114,6 +115,16 @@ def make_closed(errors: ClientErrors, topic: str) -> KafkaGuardError:
         ClientClosedError,
         "this producer was closed, and nothing was sent: build a new one and send the "
         "same record with it",
+        api="Produce",
+        topic=topic,
+    )
+
+
+def make_no_topic(errors: ClientErrors, topic: str) -> KafkaGuardError:
+    """Make the error of a record for a topic that no broker knows."""
+    return errors.make(
+        UnknownTopicOrPartitionError,
+        "the topic does not exist; nothing was sent",
         api="Produce",
         topic=topic,
     )

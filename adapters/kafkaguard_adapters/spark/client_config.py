@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 _REFUSED = {
     "transactional.id": "Spark retries tasks and commits them one by one, so a "
-    "transaction would not make the job exactly-once; leave it out",
+    "transaction would not make the job exactly-once; leave it out, and name the write "
+    "with exactly_once",
     "key.serializer": "the sink writes the bytes of the column key as they are",
     "value.serializer": "the sink writes the bytes of the column value as they are",
     "partitioner.class": (

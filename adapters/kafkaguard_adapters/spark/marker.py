@@ -76,6 +76,10 @@ class TaskFailedError(RuntimeError):
     """The exception of an executor; the driver converts it to a KafkaGuardError."""
 
 
+class TimeIsOverError(TaskFailedError):
+    """The policy's deadline is over, so no task of the write is tried again."""
+
+
 def as_text(error: e.KafkaGuardError) -> str:
     """Encode an error in two lines: one for people, one for the driver."""
     family = next(c for c in type(error).__mro__ if c.__name__ in CLASS_NAMES)

@@ -76,6 +76,12 @@ class WriteReport:
         collapsed_keys: Records with the key ``{}``, which ``to_json`` makes from a key
             of nulls.
         dropped: Records refused and written nowhere, as the policy says, by reason.
+        replayed: With ``exactly_once``: how many shards an earlier try had written, and
+            how many rows they have. These rows count as delivered.
+        valid_until: With ``exactly_once``: until when a repeated write knows what this
+            one has written, in seconds since 1970.
+        longest_transaction: With ``exactly_once``: for how many seconds a transaction
+            was open at most. Readers with ``read_committed`` wait for open ones.
         warnings: What to know about the counts, in sentences.
     """
 
@@ -92,6 +98,9 @@ class WriteReport:
     collapsed_keys: int = 0
     warnings: tuple[str, ...] = ()
     dropped: Mapping[str, int] = field(default_factory=dict)
+    replayed: tuple[int, int] = (0, 0)
+    valid_until: float | None = None
+    longest_transaction: float | None = None
 
     @property
     def unaccounted(self) -> int:
@@ -105,8 +114,11 @@ class WriteReport:
 
         The growth of the topics beyond the counted records: written by attempts that
         Spark repeated, or by another program. 0 is certain. If topics grew by less,
-        they were deleted meanwhile, and the number is unknown.
+        they were deleted meanwhile, and the number is unknown. With ``exactly_once`` it
+        is 0: what aborted attempts have written, no ``read_committed`` reader sees.
         """
+        if self.valid_until is not None:
+            return 0
         once = self.delivered + sum(self.dead_lettered.values())
         if self.appended is None or self.appended < once:
             return None
@@ -122,7 +134,8 @@ class WriteReport:
     def from_dict(cls, content: Mapping[str, Any]) -> WriteReport:
         """Make a report from the result of :meth:`to_dict`."""
         values = {each.name: content[each.name] for each in fields(cls)}
-        return cls(**values | {"warnings": tuple(content["warnings"])})
+        tuples = {name: tuple(content[name]) for name in ("replayed", "warnings")}
+        return cls(**values | tuples)
 
     def __str__(self) -> str:
         """Return the report in one line."""
@@ -133,6 +146,10 @@ class WriteReport:
             ("in doubt", self.in_doubt),
         ):
             parts += [f"{n:,} {name} ({reason})" for reason, n in reasons.items()]
+        if self.replayed[0]:
+            parts.append(
+                "{1:,} of them before (in {0:,} shards)".format(*self.replayed)
+            )
         twice = (
             "an unknown number of duplicates"
             if self.maybe_twice is None
@@ -178,9 +195,17 @@ def total(
         for warning in report.warnings
         if warning != describe_collapsed(report.collapsed_keys)
     ]
+    shards, rows = (
+        sum(report.replayed[index] for report in reports) for index in (0, 1)
+    )
+    last = reports[-1] if reports else None
+    open_s = [r.longest_transaction for r in reports if r.longest_transaction]
     return WriteReport(
         topic=topic,
         dead_letter_topic=dead_letter_topic,
+        replayed=(shards, rows),
+        valid_until=None if last is None else last.valid_until,
+        longest_transaction=max(open_s, default=None),
         read=sum(report.read for report in reports),
         delivered=sum(report.delivered for report in reports),
         dead_lettered=sum((Counter(r.dead_lettered) for r in reports), Counter()),

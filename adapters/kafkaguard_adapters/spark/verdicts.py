@@ -45,7 +45,7 @@ _UNKNOWN = "Kafka's UnknownTopicOrPartitionException; librdkafka's CONFIGURATION
 _REFUSED = {
     Reason.NULL_KEY: _Refused(
         e.InvalidRecordKeyError,
-        f"a record for a compacted topic has no key; give it a key or {_NAME_ONE}",
+        "a record for a compacted topic has no key",
     ),
     Reason.TOO_LARGE: _Refused(
         e.MessageTooLargeError,
@@ -81,7 +81,7 @@ _REFUSED = {
     ),
     Reason.NAMELESS_HEADER: _refused(
         e.InvalidRecordError,
-        f"a record has a header without a name; name it or {_NAME_ONE}",
+        "a record has a header without a name",
         "nameless-header",
         "give each header a name, or dead-letter such records",
         "Kafka's record format, version 2: only the value of a header may be null",
@@ -89,7 +89,7 @@ _REFUSED = {
     ),
     Reason.NUL_IN_HEADER: _refused(
         e.InvalidRecordError,
-        f"a header's name has a NUL, where it would be cut; rename it or {_NAME_ONE}",
+        "a header's name has a NUL, where it would be cut",
         "nul-in-header",
         "give the header a name without NUL, or dead-letter such records",
         "librdkafka's rd_kafka_header_add, which takes names that end with a NUL",
@@ -98,10 +98,9 @@ _REFUSED = {
     Reason.INVALID_TIMESTAMP: _refused(
         e.InvalidTimestampError,
         "a record's timestamp is 1970-01-01 00:00:00 UTC or the millisecond before it, "
-        "and the client would write the time of sending, or none; make it null or "
-        f"another time, or {_NAME_ONE}",
+        "and the client would write the time of sending, or none",
         "unwritable-timestamp",
-        "correct the column timestamp, or dead-letter such records",
+        "make the column timestamp null or another time, or dead-letter such records",
         "librdkafka's rd_kafka_producev: 0 is the time of sending; Kafka's record "
         "format: -1 is no timestamp",
         "The column timestamp has the start of 1970, which parsers make of 0.",
@@ -118,7 +117,7 @@ _REFUSED = {
     ),
     Reason.KEY_MADE_NULL: _refused(
         e.InvalidRecordKeyError,
-        f"a cast in select.key made a value null; correct the value or {_NAME_ONE}",
+        "a cast in select.key made a value null",
         "key-made-null",
         "correct the data or select.key, or dead-letter such records",
         "Spark's try_cast, and cast without ANSI mode",

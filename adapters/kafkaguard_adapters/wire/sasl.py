@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING, Any
 from kafka.net.sasl import get_sasl_mechanism
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
-from kafkaguard._errors import ClientConfigurationError, SaslAuthenticationFailedError
+from kafkaguard._errors import (
+    ClientConfigurationError,
+    SaslAuthenticationFailedError,
+    TokenProviderError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from kafkaguard._cluster.reports import Make
-    from kafkaguard_adapters.wire.settings import Settings
+    from kafkaguard_adapters.wire.settings import Settings, TokenCall
 
 
 class _Fetched(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python is untyped
@@ -83,7 +87,8 @@ class Login:
         settings = self._settings
         arguments = dict(settings.sasl, sasl_mechanism=settings.mechanism)
         if settings.token is not None:
-            arguments["sasl_oauth_token_provider"] = _Fetched(*await self._fetch())
+            answer = await fetch_token(settings.token, self._make)
+            arguments["sasl_oauth_token_provider"] = _Fetched(*answer)
         try:
             return get_sasl_mechanism(settings.mechanism)(host=self._host, **arguments)
         except Exception as error:
@@ -93,13 +98,20 @@ class Login:
                 "check the sasl settings and what the mechanism requires",
             ) from error
 
-    async def _fetch(self) -> tuple[str, Mapping[str, str]]:
-        assert self._settings.token is not None
-        try:
-            return await self._settings.token()
-        except Exception as error:  # noqa: BLE001 - the provider is the user's code
-            # The provider's exception text may contain a credential: do not copy it.
-            raise self._make(
-                ClientConfigurationError,
-                f"the OAUTHBEARER token provider raised {type(error).__name__}",
-            ) from None
+
+async def fetch_token(provider: TokenCall, make: Make) -> tuple[str, Mapping[str, str]]:
+    """Fetch a token and its extensions.
+
+    Args:
+        provider: Calls the application's provider.
+        make: Makes the errors.
+
+    Raises:
+        TokenProviderError: The provider raised. Its exception is the ``__cause__``; its
+            text may have a credential, so it is not copied.
+    """
+    try:
+        return await provider()
+    except Exception as error:
+        text = f"the OAUTHBEARER token provider raised {type(error).__name__}"
+        raise make(TokenProviderError, text) from error

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from kafkaguard._cluster.reports import Make
 
+    TokenCall = Callable[[], Awaitable[tuple[str, Mapping[str, str]]]]
+
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
@@ -44,9 +46,7 @@ class Settings:
     ca: str | None = None
     mechanism: str | None = None
     sasl: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    token: Callable[[], Awaitable[tuple[str, Mapping[str, str]]]] | None = field(
-        default=None, repr=False
-    )
+    token: TokenCall | None = field(default=None, repr=False)
 
 
 def read_bootstrap(

@@ -75,6 +75,7 @@ ORDER = (
     "created-already",
     "deleted-already",
     "nothing-to-delete",
+    "token-provider-failed",
     "background-report",
     # Records.
     "null-key-in-transaction",
@@ -142,6 +143,7 @@ ORDER = (
     # Settings.
     "administrator-must-mend",
     "settings-refused",
+    "tls-failed",
     "client-refuses-settings",
     "configuration",
     # Conditions of the client itself.

@@ -82,6 +82,15 @@ RULES: tuple[Rule, ...] = (
         source="confluent_kafka.schema_registry.error.SchemaRegistryError",
     ),
     rule(
+        "token-provider-failed",
+        Action.RETRY,
+        "the token provider failed, so the client cannot log in, and nothing was sent: "
+        "try again, and look at the token server if it lasts",
+        on=(e.TokenProviderError,),
+        scenario="The token server answers 503, or its name does not resolve.",
+        source="KIP-255; librdkafka oauthbearer_token_refresh_cb",
+    ),
+    rule(
         "background-report",
         Action.IGNORE,
         "a report from the background; act on the outcome of the request itself",

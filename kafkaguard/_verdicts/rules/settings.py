@@ -37,6 +37,15 @@ RULES: tuple[Rule, ...] = (
         source="kafka-python #2078; librdkafka #2215, #2543; KafkaAdminClient",
     ),
     rule(
+        "tls-failed",
+        Action.CONFIGURE,
+        "TLS failed, and nothing was sent: check the CA that the client trusts, its "
+        "own certificate and key, and that the port is one with TLS",
+        on=(-181,),
+        scenario="A CA that the client does not know; an expired certificate.",
+        source="librdkafka RD_KAFKA_RESP_ERR__SSL",
+    ),
+    rule(
         "misconfigured-for-good",
         Action.CONFIGURE,
         "the client cannot work with these settings: correct them, then build a new "

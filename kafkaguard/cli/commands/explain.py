@@ -19,7 +19,7 @@ from kafkaguard._verdicts.classification import classify
 from kafkaguard._verdicts.context import TopicFacts
 from kafkaguard.cli.client_behaviour import JAVA, Habits, clients, habits_of, source
 from kafkaguard.cli.group import Problem, request_name
-from kafkaguard.cli.lookup import Finding, find_error, nearest_name
+from kafkaguard.cli.lookup import Finding, find_errors, nearest_name
 from kafkaguard.cli.output import PlainTable, console, styled
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def explain(  # noqa: PLR0913 - one for each option
     Examples: `kafkaguard explain 87`, `kafkaguard explain NOT_COORDINATOR --api
     OffsetCommit`, `kafkaguard explain - < traceback.txt`.
     """
-    finding = _find(_read_input(error))
+    finding, *further = _find(_read_input(error))
     context: dict[str, Any] = {
         "api": request_name(api) or finding.api,
         "client": finding.client,
@@ -105,6 +105,7 @@ def explain(  # noqa: PLR0913 - one for each option
     if as_json:
         explained = {
             **_as_dict(finding, verdict, others),
+            "further": [_further_dict(each) for each in further],
             "clients": [{"api": h.api, **h.does} for h in habits],
             "clients_source": source(habits),
             "policy": policy_text,
@@ -112,6 +113,7 @@ def explain(  # noqa: PLR0913 - one for each option
         click.echo(json.dumps(explained, indent=2))
     else:
         _print(finding, verdict, others, policy_text)
+        _print_further(further)
         _print_habits(habits)
 
 
@@ -151,10 +153,10 @@ def _decode_text(content: bytes) -> str:
     return text
 
 
-def _find(text: str) -> Finding:
-    finding = find_error(text)
-    if finding is not None:
-        return finding
+def _find(text: str) -> list[Finding]:
+    findings = find_errors(text)
+    if findings:
+        return findings
     if not text.strip():
         raise Problem(f"there is nothing to explain. {_USAGE}")
     near = nearest_name(text.strip()) if len(text) < _MAX_NAME_LENGTH else None
@@ -302,6 +304,29 @@ def _print(
             table.add_row(when, str(other.action), other.rule.sentence, other.written)
         screen.print()
         screen.print(table)
+
+
+def _print_further(further: list[Finding]) -> None:
+    """Print the other errors of a text that has several."""
+    if not further:
+        return
+    table = PlainTable("Also in this text", "Next step", "Because", box=None)
+    for finding in further:
+        each = _further_dict(finding)
+        code = "" if each["code"] is None else f" ({each['code']})"
+        table.add_row(f"{each['name']}{code}", each["action"], each["sentence"])
+    console().print()
+    console().print(table)
+
+
+def _further_dict(finding: Finding) -> dict[str, Any]:
+    verdict = classify(finding.subject, phase=finding.phase)
+    return {
+        "code": finding.error_class.code,
+        "name": finding.error_class.name,
+        "action": str(verdict.action),
+        "sentence": verdict.rule.sentence,
+    }
 
 
 def _print_habits(habits: list[Habits]) -> None:

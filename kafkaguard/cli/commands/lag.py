@@ -135,7 +135,7 @@ def lag(  # noqa: PLR0913 - one for each option
     finally:
         calls.close_view()
     last = history[-1]
-    for text in (*remarks(last), *_note_hidden_groups(last, topics)):
+    for text in (*remarks(last), *_note_what_is_hidden(last, topics)):
         say(text, err=True)
     has_missing = _list_missing(last, groups, topics) or _note_unmeasured(last, max_lag)
     if _list_groups_behind(last, max_lag):
@@ -199,7 +199,7 @@ def _list_missing(
     """
     hidden = "or this user may not see it (the operation Describe)"
     if not groups and not topics and not report.groups:
-        if report.sees_all_groups or not report.complete:
+        if report.sees_all_groups or report.errors:
             return []
         return [f"there is no group with a commit, {hidden}"]
     unknown = [n for n in groups if report.groups[n].state == NO_SUCH_GROUP]
@@ -225,16 +225,26 @@ def _explain_missing_topic(
         return f"there is no topic {name}, {hidden}"
     if reasons or groups:
         return None
-    qualifier = "" if report.complete else " whose offsets could be read"
+    qualifier = " whose offsets could be read" if report.errors else ""
     if report.sees_all_groups is False:
         qualifier = " that this user may Describe"
     return f"no group{qualifier} has committed offsets for topic {name}"
 
 
-def _note_hidden_groups(report: LagReport, topics: tuple[str, ...]) -> list[str]:
-    """Say that a list of all groups is one of those that this user may see."""
+def _note_what_is_hidden(report: LagReport, topics: tuple[str, ...]) -> list[str]:
+    """Say that a report has only the groups and topics that this user may see."""
+    notes = []
     if report.sees_all_groups is False and report.groups:
-        return ["these are the groups that this user may Describe; there may be others"]
+        notes.append(
+            "these are the groups that this user may Describe; there may be others"
+        )
+    if report.sees_all_topics is False and report.groups:
+        notes.append(
+            "brokers leave out topics that this user may not Describe, so lag may be "
+            "missing: grant Describe on all topics, or name the topics with --topic"
+        )
+    if notes:
+        return notes
     is_empty = report.complete and not report.groups and not topics
     if report.sees_all_groups and is_empty:
         return ["the cluster has no group with a commit"]
@@ -243,7 +253,7 @@ def _note_hidden_groups(report: LagReport, topics: tuple[str, ...]) -> list[str]
 
 def _note_unmeasured(report: LagReport, max_lag: int | None) -> list[str]:
     """Return a message if ``--max`` cannot be checked, because there is no lag."""
-    if max_lag is None or not report.complete:
+    if max_lag is None or report.errors:
         return []
     if any(group.total is not None for group in report.groups.values()):
         return []

@@ -13,7 +13,9 @@ from kafkaguard._errors.base import Action
 from kafkaguard.cli.group import Problem, SuggestingGroup
 from kafkaguard.cli.numbers import ROWS, RUNS
 from kafkaguard.cli.output import PlainTable, console, say
+from kafkaguard_adapters.policy_in_effect import policy_for
 from kafkaguard_adapters.policy_uses import USES, given_settings
+from kafkaguard_policies.advice.client_settings import DEFAULTS
 from kafkaguard_policies.advice.ineffective_settings import find_doubts
 from kafkaguard_policies.model.problems import PolicyError
 from kafkaguard_policies.reading.schema import policy_schema
@@ -56,25 +58,38 @@ def policy() -> None:
 
 @policy.command()
 @click.argument("sources", nargs=-1, required=True, shell_complete=_complete)
+@click.option(
+    "--for",
+    "client",
+    type=click.Choice(list(DEFAULTS)),
+    help="Show instead what each setting becomes for a producer of this client.",
+)
 @_JSON
 @click.pass_context
-def check(context: click.Context, sources: tuple[str, ...], *, as_json: bool) -> None:
+def check(
+    context: click.Context,
+    sources: tuple[str, ...],
+    client: str | None,
+    *,
+    as_json: bool,
+) -> None:
     """Check each SOURCE, and list which of its settings each use obeys and ignores.
 
     Exit 2 if one of them cannot be used.
     """
-    results = [_check_source(source) for source in sources]
+    results = [_check_source(source, client) for source in sources]
     if as_json:
         click.echo(json.dumps(results, indent=2))
     else:
         for result in results:
             say(_verdict_line(result))
             if result["valid"]:
-                console().print(_uses_table(result["uses"]))
+                table = _uses_table if client is None else _effect_table
+                console().print(table(result["uses" if client is None else "becomes"]))
     context.exit(0 if all(result["valid"] for result in results) else _WRONG_INPUT)
 
 
-def _check_source(source: str) -> dict[str, Any]:
+def _check_source(source: str, client: str | None) -> dict[str, Any]:
     try:
         retry_policy = load_policy(source)
     except PolicyError as error:
@@ -90,6 +105,9 @@ def _check_source(source: str) -> dict[str, Any]:
         ]
         return {"source": source, "valid": False, "problems": problems}
     settings = given_settings(retry_policy)
+    becomes = {}
+    if client is not None:
+        becomes["becomes"] = policy_for(retry_policy, client).to_dict()["settings"]
     return {
         "source": source,
         "valid": True,
@@ -103,6 +121,7 @@ def _check_source(source: str) -> dict[str, Any]:
             }
             for use, obeyed in USES.items()
         },
+        **becomes,
     }
 
 
@@ -117,6 +136,14 @@ def _uses_table(uses: dict[str, dict[str, list[str]]]) -> PlainTable:
     for use, settings in uses.items():
         cells = (", ".join(settings[each]) or "nothing" for each in settings)
         table.add_row(use, *cells)
+    return table
+
+
+def _effect_table(settings: list[dict[str, str]]) -> PlainTable:
+    """List what each setting becomes for a producer that the guard builds."""
+    table = PlainTable("Setting", "Value", "Becomes", "Obeyed by", box=None)
+    for setting in settings:
+        table.add_row(*setting.values())
     return table
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import TYPE_CHECKING
 
+from kafkaguard_policies.model.fields import UNBOUNDED_COUNT
 from kafkaguard_policies.model.policy import ways_of_rejecting
 
 if TYPE_CHECKING:
@@ -18,7 +20,15 @@ def find_doubts(policy: PolicyDocument) -> tuple[str, ...]:
     Returns:
         A sentence for each: both settings, what happens, and what would work.
     """
-    checks = (_no_retry, _no_probe, _own_letters, _no_letters, _no_factor, _no_budget)
+    checks = (
+        _no_retry,
+        _no_probe,
+        _own_letters,
+        _no_letters,
+        _no_factor,
+        _no_budget,
+        _only_budget,
+    )
     return tuple(text for check in checks for text in check(policy))
 
 
@@ -91,6 +101,18 @@ def _no_budget(policy: PolicyDocument) -> Iterator[str]:
                 f"overrides[{index}].cost ({override.cost:g}) has no effect with "
                 f"budget: none; give a budget, or leave cost out"
             )
+
+
+def _only_budget(policy: PolicyDocument) -> Iterator[str]:
+    is_endless = policy.max_attempts == UNBOUNDED_COUNT and policy.deadline == inf
+    if policy.budget is None or not is_endless:
+        return
+    yield (
+        f"max_attempts and deadline are unbounded, and budget.capacity "
+        f"({policy.budget.capacity:g}) ends a call all the same, when nothing has "
+        f"succeeded for as many retries; give budget: none for a call without an end, "
+        f"or a number for max_attempts or deadline"
+    )
 
 
 def _shortest_wait(backoff: Backoff) -> float:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from kafkaguard._common import arguments
 from kafkaguard._common.public import public
 from kafkaguard._errors import ClientConfigurationError
+from kafkaguard_policies.advice.client_settings import MOST, overruled
+from kafkaguard_policies.model.policy import PolicyDocument
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -20,10 +22,12 @@ if TYPE_CHECKING:
 
 Kind = Literal["producer", "consumer", "admin"]
 
-#: Defaults of clients in seconds (the first is librdkafka's) and of policies. A
-#: conflict between two defaults is not reported, because the user chose neither.
-_USUAL = {"delivery.timeout.ms": 300, "transaction.timeout.ms": 60}
-_USUAL_DEADLINE_S = 120
+#: The id of findings about a setting that a policy would have another value for.
+OVERRULED = "policy-overruled"
+#: Defaults of clients and of policies, in seconds.
+_USUAL_TRANSACTION_S, _USUAL_DEADLINE_S = 60, 120
+#: As long as the clients accept, which is no limit.
+_ENDLESS_S = MOST / 1000
 #: The share of a group's or coordinator's time limit that a policy's waits may use.
 _SHARE = 0.8
 
@@ -101,8 +105,10 @@ def check_stacking(
     arguments.one_of("client", client, _CLIENTS)
     if settings is None:
         return (_unreadable(client),)
-    checks = _CHECKS[kind]
-    return tuple(f for check in checks for f in check(policy, settings))
+    found = [each for check in _CHECKS[kind] for each in check(policy, settings)]
+    if kind == "producer":
+        found += _overruled(policy, settings, client)
+    return tuple(found)
 
 
 def report_stacking(
@@ -175,45 +181,18 @@ def _unacknowledged(
         )
 
 
-def _are_defaults(policy: RuledPolicy, setting: str, seconds: float | None) -> bool:
-    return policy.deadline == _USUAL_DEADLINE_S and seconds == _USUAL[setting]
-
-
-def _client_outlasts_policy(
-    policy: RuledPolicy, settings: Mapping[str, Any]
+def _overruled(
+    policy: RuledPolicy, settings: Mapping[str, Any], client: str
 ) -> Iterator[Finding]:
-    delivery = _read_seconds(settings, "delivery.timeout.ms")
-    if settings.get("transactional.id"):
-        return  # the coordinator resolves what is in doubt
-    if _are_defaults(policy, "delivery.timeout.ms", delivery):
-        return
-    if delivery is not None and delivery > policy.deadline:
+    for row, own in overruled(policy, PolicyDocument(), client, settings):
         yield Finding(
-            "client-outlasts-policy",
-            "delivery.timeout.ms",
-            "deadline",
-            f"delivery.timeout.ms ({delivery:g} s) is longer than the policy's "
-            f"deadline ({policy.deadline:g} s): calls end in doubt while the client "
-            f"is still trying, and the policy never fires",
-            "deadline",
-            delivery,
-        )
-
-
-def _blocked_past_deadline(
-    policy: RuledPolicy, settings: Mapping[str, Any]
-) -> Iterator[Finding]:
-    block = _read_seconds(settings, "max.block.ms")
-    if block is not None and policy.max_attempts > 1 and block >= policy.deadline:
-        works = int(policy.deadline * 1000 / 2)
-        yield Finding(
-            "blocked-past-deadline",
-            "max.block.ms",
-            "deadline",
-            f"max.block.ms ({block:g} s) uses up the policy's deadline "
-            f"({policy.deadline:g} s), so the second attempt never fires",
-            "max.block.ms",
-            works,
+            OVERRULED,
+            row.name,
+            row.setting,
+            f"{row.name} = {own:g} overrules {row.setting} = {row.wanted:g} of policy "
+            f"{policy.name}",
+            row.name,
+            row.value,
         )
 
 
@@ -224,9 +203,8 @@ def _multiplied_waits(
     if policy.deadline != float("inf") or policy.max_attempts == 1:
         return
     names = ("max.block.ms", "delivery.timeout.ms", "request.timeout.ms")
-    limits = {
-        name: s for name in names if (s := _read_seconds(settings, name)) is not None
-    }
+    seconds = {name: _read_seconds(settings, name) for name in names}
+    limits = {n: s for n, s in seconds.items() if s is not None and s < _ENDLESS_S}
     if limits:
         name = max(limits, key=limits.__getitem__)
         yield Finding(
@@ -280,8 +258,8 @@ def _outlasts_transaction(
     policy: RuledPolicy, settings: Mapping[str, Any]
 ) -> Iterator[Finding]:
     limit = _read_seconds(settings, "transaction.timeout.ms")
-    if _are_defaults(policy, "transaction.timeout.ms", limit):
-        return
+    if limit == _USUAL_TRANSACTION_S and policy.deadline == _USUAL_DEADLINE_S:
+        return  # the user chose neither
     if settings.get("transactional.id") and limit and policy.deadline >= limit:
         yield Finding(
             "coordinator-aborts-first",
@@ -337,11 +315,9 @@ _COMMON = (_multiplied_waits, _request_outlasts_attempt)
 _PRODUCER = (
     _retries_without_idempotence,
     _unacknowledged,
-    _client_outlasts_policy,
-    _blocked_past_deadline,
     _request_outlasts_delivery,
     _outlasts_transaction,
-    *_COMMON,
+    _multiplied_waits,
 )
 _CONSUMER = (_outlasts_poll, _outlasts_session, *_COMMON)
 _CHECKS = {"producer": _PRODUCER, "consumer": _CONSUMER, "admin": _COMMON}

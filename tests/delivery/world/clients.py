@@ -66,6 +66,7 @@ class Kind:
     hears_late: bool = False
     takes_over: bool = False
     takes_back: bool = False
+    fails_batches: bool = True
 
     @property
     def traits(self) -> Traits:
@@ -76,6 +77,7 @@ class Kind:
             "delivery.timeout",
             hears_late=self.hears_late,
             takes_back=self.takes_back,
+            fails_batches=self.fails_batches,
             margin=GRACE_S,
         )
 
@@ -95,7 +97,13 @@ KINDS = (
         in_flight=5,
         takes_back=True,
     ),
-    Kind("confluent-kafka", in_flight=5, shows_batches=False, names_refused=False),
+    Kind(
+        "confluent-kafka",
+        in_flight=5,
+        shows_batches=False,
+        names_refused=False,
+        fails_batches=False,
+    ),
     Kind("aiokafka", names_refused=False, dies_of_refusal=True, takes_back=True),
 )
 

@@ -165,8 +165,14 @@ def _not_given_up(world: World) -> Iterator[str]:
 
 
 def _not_doubted(world: World) -> Iterator[str]:
-    """A record is in doubt only if a request with it could end either way."""
+    """A record is in doubt only if a request with it could end either way.
+
+    Or its time was over while a client had it that cannot give it back.
+    """
     for number, told in world.told.items() if not world.is_closed else ():
+        is_over = told.at >= world.taken_at[number] + DELIVERY_S
+        if is_over and not world.kind.fails_batches:
+            continue
         if told.ending == "in_doubt" and number not in world.doubtful:
             yield f"#{number} is in doubt for no reason: {told.error}"
 

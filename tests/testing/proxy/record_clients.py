@@ -39,6 +39,26 @@ BESIDES = {
         "confluent-kafka": "raises it for the whole batch",
         "aiokafka": "raises UnknownError for the whole batch",
     },
+    ("Produce", "MESSAGE_TOO_LARGE"): {
+        "kafka-python": "raises it",
+        "confluent-kafka": "raises it",
+        "aiokafka": "raises it",
+    },
+    ("Produce", "UNKNOWN_TOPIC_OR_PARTITION"): {
+        "kafka-python": "tries again",
+        "confluent-kafka": "tries again",
+        "aiokafka": "tries again",
+    },
+    ("Produce", "_MSG_TIMED_OUT"): {
+        "kafka-python": "raises KafkaTimeoutError after delivery_timeout_ms",
+        "confluent-kafka": "reports it after message.timeout.ms",
+        "aiokafka": "raises RequestTimedOutError after request_timeout_ms",
+    },
+    (None, "_SSL"): {
+        "kafka-python": "raises KafkaTimeoutError after bootstrap_timeout_ms",
+        "confluent-kafka": "reports it to error_cb, and tries again for ever",
+        "aiokafka": "raises KafkaConnectionError",
+    },
 }
 FAMILIES = ("retriable", "refresh", "fatal", "configuration", "transaction")
 _PARTITION = ("NOT_LEADER_OR_FOLLOWER", "TOPIC_AUTHORIZATION_FAILED")

@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from kafka import KafkaProducer, TopicPartition
-from kafka.errors import IllegalStateError
+from kafka.errors import DuplicateSequenceNumberError, IllegalStateError
 from kafka.future import Future
 from kafka.producer.future import FutureProduceResult, FutureRecordMetadata
 
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from kafka.producer.transaction_manager import ProducerIdAndEpoch
 
 _POLL_S = 0.01
+#: Codes of an answer to a batch that is in the topic.
+_ACCEPTED = (0, DuplicateSequenceNumberError.errno)
 #: Seconds that running sends have to put their records into the client's buffer.
 _APPEND_S = 1.0
 
@@ -129,6 +131,28 @@ def report_late_refusals(producer: Any, report: Callable[[Any, Any], object]) ->
         dispatch(batch, exception, partition_response)
 
     sender._dispatch_error = report_and_dispatch
+
+
+def report_late_acceptances(
+    producer: Any, report: Callable[[Any, int | None], object]
+) -> None:
+    """Report acceptances of batches that the producer had already given up.
+
+    Args:
+        producer: The client's producer.
+        report: Called with the batch, and its base offset; None if the answer, that of
+            a repeated batch, has none.
+    """
+    sender = producer._sender
+    complete = sender._complete_batch
+
+    def report_and_complete(batch: Any, partition_response: Any) -> None:
+        code = partition_response.error_code
+        if batch.final_state is not None and code in _ACCEPTED:
+            report(batch, None if code else partition_response.base_offset)
+        complete(batch, partition_response)
+
+    sender._complete_batch = report_and_complete
 
 
 def fail_metadata_waiters(producer: Any) -> None:

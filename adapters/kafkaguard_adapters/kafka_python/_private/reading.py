@@ -248,12 +248,6 @@ def is_ready(producer: Any) -> bool:
     return ready and bool(manager.has_producer_id())
 
 
-def acked(producer: Any) -> dict[Any, int]:
-    """Return the last offset confirmed to an idempotent producer, by partition."""
-    manager = producer._transaction_manager
-    return {} if manager is None else dict(manager._last_acked_offset)
-
-
 def is_answered(producer: Any, topic_partition: Any) -> bool:
     """Return whether an idempotent producer has no request in flight for a partition.
 
@@ -265,22 +259,6 @@ def is_answered(producer: Any, topic_partition: Any) -> bool:
 def is_idempotent(producer: Any) -> bool:
     """Return whether a producer is idempotent or transactional."""
     return producer._transaction_manager is not None
-
-
-def numbered(batch: Any) -> tuple[int, int, int] | None:
-    """Return producer id, epoch and first sequence number of a batch; None if none."""
-    if not batch.has_sequence:
-        return None
-    return batch.producer_id, batch.producer_epoch, batch.base_sequence
-
-
-def follower(batch: Any) -> tuple[tuple[int, int, int] | None, int]:
-    """Return id, epoch and sequence number that follow a batch, and its size."""
-    number = numbered(batch)
-    if number is None:
-        return None, 0
-    size: int = batch.record_count
-    return (number[0], number[1], number[2] + size), size
 
 
 def is_bumping(producer: Any) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -144,6 +145,14 @@ class Notes:
             return None
         return before
 
+    def was_tried(self, batch: int) -> bool:
+        """Return whether a micro-batch is noted as tried; False: unknown."""
+        try:
+            last = self._read()
+        except (OSError, ValueError):
+            return False
+        return last is not None and last.batch == batch
+
     def _warn(self, error: Exception) -> str:
         warning = f"{self._address} cannot be used: {error}"
         _log.warning("duplicates cannot be counted: %s", warning)
@@ -218,6 +227,45 @@ def is_temporary(checkpoint: str) -> bool:
     return checkpoint.rstrip("/").rpartition("/")[2].startswith(_TEMPORARY)
 
 
+def age_of(checkpoint: str, log: str, batch: int) -> float | None:
+    """Return how old an entry in a log of the checkpoint is, in seconds; None: unknown.
+
+    Args:
+        checkpoint: The stream's checkpoint.
+        log: ``offsets``: when the micro-batch was planned. ``commits``: when it ended.
+        batch: The micro-batch.
+    """
+    try:
+        files, path = file_system(f"{checkpoint.rstrip('/')}/{log}/{batch}")
+        made = files.get_file_info(path).mtime
+    except (OSError, ValueError):
+        return None
+    return None if made is None else time.time() - made.timestamp()
+
+
+def query_of(checkpoint: str) -> str | None:
+    """Return the id of the query that a checkpoint is of; None: it cannot be read."""
+    try:
+        files, path = file_system(f"{checkpoint.rstrip('/')}/metadata")
+        with files.open_input_stream(path) as file:
+            query: str = json.loads(file.read())["id"]
+    except (OSError, ValueError, KeyError):
+        return None
+    return query
+
+
+def running_query(frame: DataFrame) -> str | None:
+    """Return the id of the query whose micro-batch this thread handles, or None.
+
+    None also in Connect, which does not expose it.
+    """
+    session: Any = frame.sparkSession
+    if not hasattr(session, "_jsparkSession"):
+        return None
+    query: str | None = session.sparkContext.getLocalProperty("sql.streaming.queryId")
+    return query
+
+
 def checkpoint_of(batch: DataFrame) -> str | None:
     """Find the checkpoint of the stream that a micro-batch is from.
 
@@ -226,9 +274,7 @@ def checkpoint_of(batch: DataFrame) -> str | None:
         not expose it (Connect).
     """
     session: Any = batch.sparkSession
-    if not hasattr(session, "_jsparkSession"):
-        return None
-    query = session.sparkContext.getLocalProperty("sql.streaming.queryId")
+    query = running_query(batch)
     if not query:
         return None
     # The session of a micro-batch has no list of queries; the shared state has.

@@ -19,8 +19,10 @@ from kafkaguard_adapters.spark.driver.frame import (
     check_frame,
     check_order,
 )
+from kafkaguard_adapters.spark.driver.once import read_once, write_once
 from kafkaguard_adapters.spark.driver.write import write_frame
 from kafkaguard_adapters.spark.marker import task_failed
+from kafkaguard_adapters.spark.setting_errors import setting_error
 from kafkaguard_adapters.spark.settings import check_number, check_type, make_settings
 from kafkaguard_adapters.spark.topics import KEEP_S, cache_for, look_up
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
+    from kafkaguard_adapters.spark.driver.once import Once
     from kafkaguard_adapters.spark.report import WriteReport
     from kafkaguard_adapters.spark.settings import SinkSettings
     from kafkaguard_policies.retry_policy import RetryPolicy
@@ -55,6 +58,7 @@ class ForeachBatch:
     order_by: tuple[str | Column, ...] = ()
     checkpoint: str | None = None
     on_report: OnReport | None = None
+    once: Once | None = None
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
         """Write a micro-batch: one action, nothing cached."""
@@ -75,20 +79,39 @@ class ForeachBatch:
         order = check_order(batch, self.order_by)
         cache = cache_for(self.settings.client)
         try:
-            report = write_frame(
-                batch,
-                self.settings,
-                look_up(self.settings, KEEP_S),
-                self._begin_growth(batch, batch_id),
-                partitions=self.partitions,
-                order_by=order,
-            )
+            topics = look_up(self.settings, KEEP_S)
+            if self.once is None:
+                report = write_frame(
+                    batch,
+                    self.settings,
+                    topics,
+                    self._begin_growth(batch, batch_id),
+                    partitions=self.partitions,
+                    order_by=order,
+                )
+            else:
+                report = write_once(
+                    batch,
+                    self.settings,
+                    topics,
+                    self.once,
+                    batch_id,
+                    partitions=self.partitions,
+                    order_by=order,
+                    checkpoint=self._find_checkpoint(batch),
+                )
         except KafkaGuardError:
             cache.forget(self.settings.topics)
             raise
         if report.dead_lettered:
             cache.forget(self.settings.topics)
         return report
+
+    def _find_checkpoint(self, batch: DataFrame) -> str:
+        checkpoint = self.checkpoint or checkpoint_of(batch)
+        if checkpoint is None:
+            raise setting_error(f"exactly_once: {_NO_CHECKPOINT}", setting="checkpoint")
+        return checkpoint
 
     def _begin_growth(self, batch: DataFrame, batch_id: int) -> Growth:
         """Return the end offsets from before this micro-batch was first tried."""
@@ -127,6 +150,7 @@ def foreach_batch(  # noqa: PLR0913 - one for each setting
     config: Mapping[str, str] | None = None,
     checkpoint: str | None = None,
     on_report: OnReport | None = None,
+    exactly_once: str | Mapping[str, Any] | None = None,
 ) -> Callable[[DataFrame, int], None]:
     """Return the function for ``df.writeStream.foreachBatch(...)``.
 
@@ -151,6 +175,8 @@ def foreach_batch(  # noqa: PLR0913 - one for each setting
         on_report: Called with the report and the id of each batch, where the function
             runs. In Connect that is a process on the server: it must be picklable and
             must store its results where the client can read them.
+        exactly_once: As for :func:`kafkaguard.spark.write`; the batch is the
+            micro-batch. In Connect it needs ``checkpoint``.
 
     Returns:
         A function of a batch and its id. Its errors reach the driver as text;
@@ -172,4 +198,7 @@ def foreach_batch(  # noqa: PLR0913 - one for each setting
         config=config,
     )
     order = as_order(order_by)
-    return ForeachBatch(settings.of_stream(), partitions, order, checkpoint, on_report)
+    once = read_once(exactly_once, topic)
+    return ForeachBatch(
+        settings.of_stream(), partitions, order, checkpoint, on_report, once
+    )

@@ -12,8 +12,9 @@ from kafkaguard._delivery.dead_letters import (
     NAMELESS,
     VALUE_BYTES,
     Reason,
-    reason_headers,
+    refusal_facts,
 )
+from kafkaguard._delivery.dialects import LetterFacts, write_headers
 from kafkaguard_adapters.policy_uses import GUARD_SINK
 from kafkaguard_adapters.spark.columns import check_types
 from kafkaguard_adapters.spark.driver.plan import fail
@@ -24,6 +25,7 @@ from kafkaguard_adapters.spark.driver.refused_columns import (
     select_strongest,
 )
 from kafkaguard_adapters.spark.executor.size_limits import SizeLimit
+from kafkaguard_adapters.spark.once.rules import SETTING
 from kafkaguard_adapters.spark.policy import on_reject, read_policy
 from kafkaguard_adapters.spark.setting_errors import setting_error
 from kafkaguard_adapters.spark.settings import (
@@ -59,6 +61,7 @@ def guard_sink(
     compacted: bool = True,
     max_record_bytes: int | None = None,
     partitions: int = 4,
+    exactly_once: None = None,
 ) -> DataFrame:
     """Prepare a DataFrame for Spark's own sink: ``.write.format("kafka")``.
 
@@ -79,6 +82,7 @@ def guard_sink(
         max_record_bytes: The largest record (key, value and headers) in bytes. Default:
             not checked.
         partitions: The number of writing tasks; all records of a key are in one.
+        exactly_once: Refused: Spark's own sink cannot write exactly once.
 
     Returns:
         Columns ``topic``, ``key``, ``value`` and ``headers``; and ``partition`` if the
@@ -92,6 +96,7 @@ def guard_sink(
     """
     check_type("df", df, DataFrame, "a DataFrame of Spark")
     check_type("topic", topic, str, "the name of a topic")
+    _refuse_once(exactly_once)
     rules = read_policy(policy, GUARD_SINK, "guard_sink")
     letters = dead_letter_topic_of(rules, topic)
     check_topics(topic, letters)
@@ -132,6 +137,15 @@ def guard_sink(
     if fatal:
         guarded = guarded.repartition(partitions, F.xxhash64("key"))
     return guarded
+
+
+def _refuse_once(exactly_once: object) -> None:
+    if exactly_once is not None:
+        raise setting_error(
+            "Spark's own sink has no transactions, so it cannot write exactly once: "
+            "use kafkaguard.spark.write or foreach_batch",
+            setting=SETTING,
+        )
 
 
 def _group_by_fate(
@@ -204,11 +218,9 @@ def _explain(topic: str, reasons: Sequence[str], dialect: Dialect) -> Column:
     """Return the headers with the reason of a refusal."""
     own_headers = [
         _make_constant(
-            reason_headers(
-                reason,
-                topic=topic,
-                error=record_error(Reason(reason), topic),
-                dialect=dialect,
+            write_headers(
+                refusal_facts(record_error(Reason(reason), topic), reason=reason),
+                dialect,
             )
         )
         for reason in reasons
@@ -236,7 +248,7 @@ def _hex(text: bytes) -> str:
 def _partition_header(partition: Column, dialect: Dialect) -> Column:
     """Return the header with the requested partition of a record."""
     without, with_zero = (
-        set(reason_headers("", topic=None, partition=number, dialect=dialect))
+        set(write_headers(LetterFacts(partition=number), dialect))
         for number in (None, 0)
     )
     ((name, zero),) = with_zero - without

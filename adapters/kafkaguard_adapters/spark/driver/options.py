@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard._common.closest import did_you_mean
+from kafkaguard_adapters.spark.once.rules import SETTING
 from kafkaguard_adapters.spark.setting_errors import setting_error
 from kafkaguard_adapters.spark.settings import make_settings
 from kafkaguard_adapters.wire.client_settings import known_names
@@ -49,6 +50,11 @@ def from_options(options: Mapping[str, str]) -> SinkSettings:
 
 
 def _describe_unknown(name: str) -> str:
+    if name == SETTING:
+        return (
+            "the data source has no shuffle and no number of the batch, so it cannot "
+            "write exactly once: use kafkaguard.spark.write or foreach_batch"
+        )
     if name in known_names("java", "librdkafka"):
         return f"option {name!r} does nothing without its prefix: write kafka.{name}"
     hint = did_you_mean(name, _OWN) or did_you_mean(name, [_SERVERS])

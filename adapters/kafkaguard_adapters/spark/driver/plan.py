@@ -69,14 +69,15 @@ def plan_write(
         return df.select(*columns)
     if value is not None:
         df = df.withColumn("value", value)
-    tasks = partitions or _count_tasks(settings, topics)
+    tasks = partitions or count_tasks(settings, topics)
     shuffled = df.repartition(tasks, _make_shuffle_key(df))
     if order_by:
         shuffled = shuffled.sortWithinPartitions(*order_by)
     return shuffled.select(*columns)
 
 
-def _count_tasks(settings: SinkSettings, topics: dict[str, SinkTopic]) -> int:
+def count_tasks(settings: SinkSettings, topics: dict[str, SinkTopic]) -> int:
+    """Return the number of writing tasks after a shuffle, if none is given."""
     partitions = topics[settings.topic].partitions if settings.topic else FEWEST
     return min(max(partitions, FEWEST), _MOST)
 

@@ -13,9 +13,10 @@ from kafkaguard_adapters.spark.driver.frame import (
     check_order,
     describe_random_rows,
 )
+from kafkaguard_adapters.spark.driver.job import collect
+from kafkaguard_adapters.spark.driver.once import check_batch, read_once, write_once
 from kafkaguard_adapters.spark.driver.plan import plan_write
 from kafkaguard_adapters.spark.executor.task import COUNTS_SCHEMA, CountingTask
-from kafkaguard_adapters.spark.marker import error_from
 from kafkaguard_adapters.spark.report import TaskCounts, add_up, describe_collapsed
 from kafkaguard_adapters.spark.settings import check_number, make_settings
 from kafkaguard_adapters.spark.topics import look_up
@@ -45,6 +46,8 @@ def write(  # noqa: PLR0913 - one for each setting
     partitions: int | None = None,
     order_by: str | Column | Sequence[str | Column] = (),
     config: Mapping[str, str] | None = None,
+    exactly_once: str | Mapping[str, Any] | None = None,
+    batch: int | None = None,
 ) -> WriteReport:
     """Write a DataFrame to Kafka; each record has its own outcome.
 
@@ -56,7 +59,9 @@ def write(  # noqa: PLR0913 - one for each setting
     task of the DataFrame writes its own records, in their order.
 
     A task that Spark runs again writes its records again (at-least-once). The report's
-    ``maybe_twice`` is the largest possible number of such duplicates.
+    ``maybe_twice`` is the largest possible number of such duplicates. With
+    ``exactly_once``, ``read_committed`` readers see each row once (see
+    docs/exactly_once.md).
 
     Args:
         df: Columns ``key`` and ``value`` (string or binary), and optionally ``topic``
@@ -82,6 +87,15 @@ def write(  # noqa: PLR0913 - one for each setting
         config: Settings of Kafka's client by Java's or librdkafka's names, with or
             without the prefix ``kafka.``: ``{"compression.type": "lz4"}`` and
             ``{"kafka.compression.type": "lz4"}`` are the same.
+        exactly_once: The name of this write, and of no other: each row is written in
+            one transaction, also if tasks, the driver or the whole job are repeated.
+            Or a mapping with ``name``; ``marker_topic``, a topic that exists, whose
+            partitions number the offsets that say what is written (default:
+            ``topic``); and ``retention``, for how many seconds brokers keep offsets
+            (default: looked up). ``partitions`` is then the number of transactions,
+            and that of the first write under a name counts. Default: at-least-once.
+        batch: With ``exactly_once``: the number of the batch under this name; needed
+            inside ``foreachBatch``. Default: the only one.
 
     Returns:
         The report: the outcomes of the records.
@@ -103,7 +117,13 @@ def write(  # noqa: PLR0913 - one for each setting
     )
     check_columns(df.schema, settings)
     order = check_order(df, order_by)
+    once = read_once(exactly_once, topic)
+    check_batch(once, batch)
     topics = look_up(settings)
+    if once is not None:
+        return write_once(
+            df, settings, topics, once, batch, partitions=partitions, order_by=order
+        )
     growth = Growth.begin(settings)
     return write_frame(
         df, settings, topics, growth, partitions=partitions, order_by=order
@@ -139,18 +159,12 @@ def write_frame(
     random = describe_random_rows(df, plan)
     if random is not None:
         warn_once((settings.topic, random), random, _log.warning)
-    try:
-        rows = plan.mapInArrow(CountingTask(settings, topics), COUNTS_SCHEMA).collect()
-    except Exception as error:
-        translated = error_from(error)
-        failure = translated or error
-        if not hasattr(failure, "__notes__"):
-            failure.add_note(
-                f"{_describe_appended(growth, settings)} while the job ran"
-            )
-        if translated is None:
-            raise
-        raise translated from error
+    rows = collect(
+        plan,
+        CountingTask(settings, topics),
+        COUNTS_SCHEMA,
+        lambda: f"{_describe_appended(growth, settings)} while the job ran",
+    )
     counts = add_up(TaskCounts.from_json(row.counts) for row in rows)
     if warning := describe_collapsed(counts.collapsed_keys):
         warn_once(settings.topic, warning, _log.warning)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from typing import Self
 
     from kafkaguard._errors import KafkaGuardError
+    from kafkaguard_adapters.spark.executor.sender import Sender
     from kafkaguard_adapters.spark.settings import SinkSettings
     from kafkaguard_adapters.spark.topics import SinkTopic
 
@@ -38,6 +39,7 @@ class Delivery:
         settings: The settings of the write.
         topics: The facts about topics that the driver has looked up.
         window_size: The most records between two flushes.
+        sender: The producer. Default: that of the last task, or a new one.
 
     Attributes:
         counts: The outcomes of the records.
@@ -48,6 +50,7 @@ class Delivery:
         settings: SinkSettings,
         topics: dict[str, SinkTopic],
         window_size: int = WINDOW_RECORDS,
+        sender: Sender | None = None,
     ) -> None:
         self._settings = settings
         self._known = KnownTopics(settings, topics)
@@ -56,7 +59,7 @@ class Delivery:
         self._open = 0
         self._open_bytes = 0
         config = self._known.producer_config()
-        self._sender = borrow(config)
+        self._sender = sender or borrow(config)
         self._driver = WindowDriver(settings, self._known, self._sender, config)
         self.counts = self._driver.counts
 
@@ -80,9 +83,7 @@ class Delivery:
         columns = Columns(batch, self._settings.topic)
         self.counts.read += len(columns)
         self.counts.collapsed_keys += columns.collapsed_keys()
-        refused = find_refused(columns, self._known)
-        if refused and self._known.renew():
-            refused = find_refused(columns, self._known)
+        refused = self._find_refused(columns)
         if refused:
             self._refuse(columns, refused)
             columns = columns.without(refused)
@@ -101,7 +102,14 @@ class Delivery:
         if self._sender.has_failed or full:
             self.end_window()
 
-    def _refuse(self, columns: Columns, refused: Mapping[int, Reason]) -> None:
+    def _find_refused(self, columns: Columns) -> Mapping[int, str]:
+        """Return the rows that no broker would accept, with the reason of each."""
+        refused = find_refused(columns, self._known)
+        if refused and self._known.renew():
+            refused = find_refused(columns, self._known)
+        return refused
+
+    def _refuse(self, columns: Columns, refused: Mapping[int, str]) -> None:
         """Give refused rows to the driver, and count the rows between them as sent."""
         previous = -1
         for row in sorted(refused):
@@ -112,11 +120,11 @@ class Delivery:
             self._driver.refused_at_once(record, reason, error)
         self._driver.assume_delivered(len(columns) - previous - 1)
 
-    def _make_error(self, record: SinkRecord, reason: Reason) -> KafkaGuardError:
+    def _make_error(self, record: SinkRecord, reason: str) -> KafkaGuardError:
         text = None
-        if reason is Reason.TOO_LARGE and record.topic is not None:
+        if reason == Reason.TOO_LARGE and record.topic is not None:
             text = describe_exceeded(self._known.limits(record.topic), record.sizes)
-        return record_error(reason, record.topic, text)
+        return record_error(Reason(reason), record.topic, text)
 
     def end_window(self) -> None:
         """Wait for the outcome of every record that was sent, and handle failures.

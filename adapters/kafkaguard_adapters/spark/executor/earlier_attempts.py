@@ -2,21 +2,26 @@
 
 Spark runs a failed task again, and each attempt would send the good records again. And
 each would have the whole time of the policy, so the first failure's time is stored.
-The file is in the executor's own folder, which Spark deletes with the application. An
-attempt in another executor does not find the file.
+When it is over for one task, it is over for all of the stage.
+The files are in the executor's own folder, which Spark deletes with the application. An
+attempt in another executor does not find them.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard._errors.base import Action
-from kafkaguard_adapters.spark.marker import TaskFailedError
+from kafkaguard_adapters.spark.marker import TaskFailedError, TimeIsOverError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from kafkaguard._errors import KafkaGuardError
 
 #: Verdicts that do not change between two attempts.
@@ -35,15 +40,19 @@ def fail_as_before(context: Any) -> float | None:
         has stored an error.
 
     Raises:
-        TaskFailedError: The error of an earlier attempt at this task, which is final,
-            or the policy's deadline is over.
+        TaskFailedError: The error of an earlier attempt at this task, which is final.
+        TimeIsOverError: The policy's deadline is over for a task of this stage.
     """
-    if context is None or not (note := _locate_note(context)).exists():
+    if context is None:
+        return None
+    if (end := _locate_end(context)).exists():
+        raise TimeIsOverError(end.read_text())
+    if not (note := _locate_note(context)).exists():
         return None
     until, _, failure = note.read_text().partition("\n")
     remaining_s = float(until) - time.time()
     if remaining_s <= 0:
-        raise TaskFailedError(failure)
+        raise TaskFailedError(failure) if not float(until) else _end(context, failure)
     return remaining_s
 
 
@@ -52,8 +61,11 @@ def remember(
     error: KafkaGuardError,
     failure: TaskFailedError,
     until: float | None,
-) -> None:
+) -> TaskFailedError:
     """Store an error for later attempts, if it is final, or will be.
+
+    Returns:
+        ``failure``; or a :class:`TimeIsOverError` if no attempt has time left.
 
     Args:
         context: Spark's context of this task; None: not in a task.
@@ -65,7 +77,7 @@ def remember(
     if error.verdict.action in _FINAL:
         until = 0.0
     if context is None or until is None:
-        return
+        return failure
     note = _locate_note(context)
     try:
         if until and note.exists():  # The deadline counts from the first failure.
@@ -77,10 +89,49 @@ def remember(
             "send their records again: %s",
             why,
         )
+        return failure
+    is_over = 0 < until <= time.time()
+    return _end(context, str(failure)) if is_over else failure
 
 
-def _locate_note(context: Any) -> Path:
+def _end(context: Any, failure: str) -> TimeIsOverError:
+    """Let the other tasks of the stage, too, fail before they send anything."""
+    with suppress(OSError):
+        _locate_end(context).write_text(failure)
+    return TimeIsOverError(failure)
+
+
+def _locate_end(context: Any) -> Path:
+    return _folder() / f"kafkaguard-ended-{context.stageId()}"
+
+
+def remember_rows(context: Any, codes: Mapping[str, int]) -> None:
+    """Store which rows a broker has refused, so that later attempts set them aside.
+
+    Args:
+        context: Spark's context of this task; None: not in a task.
+        codes: The error codes, by a hash of the row; empty: the broker does not say
+            which row it refuses.
+    """
+    if context is not None:
+        codes = {**(refused_rows(context) or {}), **codes}
+        _locate_note(context, "refused").write_text(json.dumps(codes))
+
+
+def refused_rows(context: Any) -> dict[str, int] | None:
+    """Return the rows that a broker has refused in earlier attempts; None: none has."""
+    if context is None or not (note := _locate_note(context, "refused")).exists():
+        return None
+    codes: dict[str, int] = json.loads(note.read_text())
+    return codes
+
+
+def _locate_note(context: Any, kind: str = "failed") -> Path:
+    name = f"kafkaguard-{kind}-{context.stageId()}-{context.partitionId()}"
+    return _folder() / name
+
+
+def _folder() -> Path:
     from pyspark import SparkFiles
 
-    name = f"kafkaguard-failed-{context.stageId()}-{context.partitionId()}"
-    return Path(SparkFiles.getRootDirectory()) / name
+    return Path(SparkFiles.getRootDirectory())

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _FULL_QUEUE_WAIT_S = 0.05
 _LAST_WORDS_S = 2.0
+_GLANCE_S = 0.1
 
 _Key = tuple[int, tuple[tuple[str, str], ...]]
 #: At most one for each process; a forked process does not use its parent's.
@@ -47,10 +48,10 @@ class Sender:
 
     Args:
         config: librdkafka's settings.
-        key: The key under which the producer is kept.
+        key: The key under which the producer is kept. Default: it is not kept.
     """
 
-    def __init__(self, config: Mapping[str, Any], key: _Key) -> None:
+    def __init__(self, config: Mapping[str, Any], key: _Key = (0, ())) -> None:
         self._key = key
         self._failed: list[tuple[Any, SinkRecord]] = []
         self._patience = float(config["delivery.timeout.ms"]) / 1000 + 5
@@ -61,6 +62,11 @@ class Sender:
             "error_cb": self._note_fatal,
         }
         self._producer = Producer({**config, **reports}, logger=silent_logger())
+
+    @property
+    def producer(self) -> Any:
+        """confluent-kafka's producer."""
+        return self._producer
 
     @property
     def has_failed(self) -> bool:
@@ -122,6 +128,18 @@ class Sender:
                 f"{count} records had no answer within {self._patience:g} s",
                 api="Produce",
             )
+
+    def flush_transaction(self) -> None:
+        """As :meth:`flush`, but end after a failure: a transaction sends no more then.
+
+        Raises:
+            KafkaGuardError: As for :meth:`flush`.
+        """
+        end = time.monotonic() + self._patience
+        while self._producer.flush(_GLANCE_S) and time.monotonic() < end:
+            if self._failed or self._fatal:
+                self.discard()
+        self.flush()
 
     def _wait_and_produce(self, record: SinkRecord) -> None:
         topic, key, value, headers, partition, timestamp = record

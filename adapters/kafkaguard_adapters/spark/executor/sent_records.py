@@ -128,14 +128,15 @@ def _match_failures(
     """Find the index of each failed record, from the last record to the first."""
     unmatched = defaultdict(list)
     for failure in failed:
-        unmatched[_identity(failure[1])].append(failure)
+        unmatched[identity(failure[1])].append(failure)
     keys = {record.key for _, record in failed}
     for index in range(len(records) - 1, -1, -1):
         record = records[index]
-        if record.key in keys and (failures := unmatched.get(_identity(record))):
+        if record.key in keys and (failures := unmatched.get(identity(record))):
             yield index, failures.pop()
 
 
-def _identity(record: SinkRecord) -> tuple[Any, ...]:
+def identity(record: SinkRecord) -> tuple[Any, ...]:
+    """Return what equal records have in common."""
     headers = tuple(map(tuple, record.headers or ()))
     return record.topic, record.key, record.value, headers

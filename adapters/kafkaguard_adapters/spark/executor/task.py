@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,20 +11,20 @@ from kafkaguard._errors import ClientTimeoutError, KafkaGuardError
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.spark.executor.delivery import Delivery
 from kafkaguard_adapters.spark.executor.earlier_attempts import fail_as_before, remember
-from kafkaguard_adapters.spark.marker import task_failed
+from kafkaguard_adapters.spark.marker import TimeIsOverError, task_failed
+from kafkaguard_adapters.spark.report import TaskCounts
 from kafkaguard_adapters.spark.topics import Brokers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from kafkaguard_adapters.spark.report import TaskCounts
     from kafkaguard_adapters.spark.settings import SinkSettings
     from kafkaguard_adapters.spark.topics import SinkTopic
 
 #: Seconds that brokers have to answer a task that has failed before.
 ASK_AGAIN_S = 3.0
 #: The schema of the row that :class:`CountingTask` returns.
-COUNTS_SCHEMA = "counts string"
+COUNTS_SCHEMA = "counts string, failure string"
 
 
 def run_task(
@@ -33,6 +34,22 @@ def run_task(
 
     Raises:
         TaskFailedError: The job fails; the driver turns it into a KafkaGuardError.
+        TimeIsOverError: The same, and no task of it needs another attempt.
+    """
+    with attempt_at(settings) as context, Delivery(settings, topics) as delivery:
+        for batch in batches:
+            delivery.send(batch)
+        delivery.end_window()
+    delivery.counts.attempt = context.attemptNumber() if context else 0
+    return delivery.counts
+
+
+@contextmanager
+def attempt_at(settings: SinkSettings) -> Iterator[Any]:
+    """Make an attempt at a task; yield Spark's context of it, None outside a task.
+
+    Raises:
+        TaskFailedError: An earlier attempt has failed for good; or this attempt fails.
     """
     from pyspark import TaskContext
 
@@ -43,16 +60,11 @@ def run_task(
     try:
         if attempt:
             _check_brokers(settings, attempt, remaining_s)
-        with Delivery(settings, topics) as delivery:
-            for batch in batches:
-                delivery.send(batch)
-            delivery.end_window()
+        yield context
     except KafkaGuardError as error:
         failure = task_failed(error)
-        remember(context, error, failure, _get_deadline(settings, began))
-        raise failure from error
-    delivery.counts.attempt = attempt
-    return delivery.counts
+        until = _get_deadline(settings, began)
+        raise remember(context, error, failure, until) from error
 
 
 def _get_deadline(settings: SinkSettings, began: float) -> float | None:
@@ -91,6 +103,9 @@ def _check_brokers(
 class CountingTask:
     """The function for ``mapInArrow``: sends records, returns one row of counts.
 
+    If the policy's deadline is over, the row has the failure. An exception would let
+    Spark try the task three more times, each in a new Python process.
+
     Args:
         settings: The settings of the write.
         topics: The facts about topics that the driver has looked up.
@@ -103,5 +118,12 @@ class CountingTask:
         """Send the records of a partition."""
         import pyarrow as pa
 
-        counts = run_task(batches, self.settings, self.topics)
-        yield pa.record_batch([pa.array([counts.to_json()])], names=["counts"])
+        counts, failure = TaskCounts(), None
+        try:
+            counts = run_task(batches, self.settings, self.topics)
+        except TimeIsOverError as error:
+            failure = str(error)
+        row = [counts.to_json()], [failure]
+        yield pa.record_batch(
+            [pa.array(each, pa.string()) for each in row], names=["counts", "failure"]
+        )

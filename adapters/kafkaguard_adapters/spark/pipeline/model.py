@@ -143,6 +143,9 @@ class Sink(Part):
     """Whether the topic is compacted. Default: looked up."""
     max_record_bytes: int | None = Field(default=None, ge=1)
     """The largest record in bytes. Default: the topic's limit."""
+    exactly_once: ExpandedPath | dict[str, Expanded] | None = None
+    """The name of the write, with ``${NAME}``, and of no other; or a mapping with
+    ``name``, ``marker_topic`` and ``retention``. Default: at-least-once."""
     config: dict[str, Expanded] = Field(default_factory=dict)
     """Settings of Kafka's client; ``${NAME}`` stands for an environment variable."""
 

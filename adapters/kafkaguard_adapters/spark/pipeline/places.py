@@ -21,6 +21,7 @@ _CLIENT, _COLUMN = "kafka.", "column "
 _PLACES: dict[str, Place] = {
     "bootstrap_servers": ("sink", "bootstrap_servers"),
     "config": ("sink", "config"),
+    "exactly_once": ("sink", "exactly_once"),
     "partitions": ("sink", "partitions"),
     "policy": ("policy",),
     "topic": ("sink", "topic"),

@@ -16,6 +16,7 @@ from kafkaguard._errors import KafkaGuardError
 from kafkaguard_adapters.spark.columns import check_columns
 from kafkaguard_adapters.spark.driver.foreach_batch import foreach_batch
 from kafkaguard_adapters.spark.driver.frame import find_objection
+from kafkaguard_adapters.spark.driver.once import read_once
 from kafkaguard_adapters.spark.driver.plan import FEWEST
 from kafkaguard_adapters.spark.driver.write import write
 from kafkaguard_adapters.spark.marker import error_from, iterate_causes
@@ -94,6 +95,7 @@ def check_target(pipeline: Pipeline) -> None:
     with _point_at_keys(pipeline):
         settings = _make_settings(pipeline)
         check_other_topics(pipeline)
+        read_once(pipeline.sink.exactly_once, pipeline.sink.topic)
         look_up(settings)
 
 
@@ -397,6 +399,7 @@ def _plan_arguments(pipeline: Pipeline) -> dict[str, Any]:
     return {
         "partitions": pipeline.sink.partitions or (FEWEST if needs_shuffle else None),
         "order_by": [f"{_ORDER}{n}" for n in range(len(pipeline.order_by))],
+        "exactly_once": pipeline.sink.exactly_once,
     }
 
 

@@ -19,6 +19,7 @@ from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.protocol.offset import OffsetRequest
 from aiokafka.structs import TopicPartition as ClientPartition
 
+from kafkaguard._cluster.offsets import LATEST
 from kafkaguard._cluster.reports import TopicPartition
 from kafkaguard._consuming.machine import (
     FETCH,
@@ -83,6 +84,7 @@ class AIOKafkaConsumerShell(AnswersShell):
         self._subscription = consumer._subscription
         if keeps_pauses:
             KeptPauses(consumer._subscription)
+        self.commits_itself: bool = consumer._enable_auto_commit
         self._fetcher = fetcher = consumer._fetcher
         self._choose = fetcher._get_actions_per_node
         fetcher._get_actions_per_node = self._get_actions
@@ -201,11 +203,22 @@ class AIOKafkaConsumerShell(AnswersShell):
 
     def listed(self, response: Any) -> None:
         """Record the answer to ListOffsets; the fetcher fails all for one error."""
+        starts = {}
         for topic, parts in response.topics:
             for each in parts:
                 place = TopicPartition(topic, each[0])
-                if each[1] and place in self._subscription.assigned_partitions():
+                if place not in self._subscription.assigned_partitions():
+                    continue
+                if each[1]:
                     self._refused(place, ReadRefusal(each[1], LIST_OFFSETS))
+                elif self._begins_at_the_end(place) and isinstance(each[-1], int):
+                    starts[place] = each[-1]
+        self.group_starts.found(starts)
+
+    def _begins_at_the_end(self, place: TopicPartition) -> bool:
+        """Return whether the client looks up the end of a log to begin there."""
+        state = self._subscription.subscription.assignment.state_value(place)
+        return bool(state.awaiting_reset and state.reset_strategy == LATEST)
 
     def broken(self, request: Any, error: KafkaError) -> None:
         """Record that a Fetch got no answer from a broker."""

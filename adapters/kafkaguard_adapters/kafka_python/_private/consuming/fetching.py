@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from kafka.errors import Cancelled, KafkaError
 
+from kafkaguard._cluster.offsets import LATEST
 from kafkaguard._cluster.reports import TopicPartition
 from kafkaguard._consuming.machine import (
     FENCED_INSTANCE,
@@ -32,7 +33,7 @@ from kafkaguard_adapters.kafka_python._private.consuming.decoding import (
 from kafkaguard_adapters.kafka_python.errors import errors
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Iterator
 
     from kafkaguard._consuming.commands import Command
     from kafkaguard._errors import KafkaGuardError
@@ -58,6 +59,8 @@ class KafkaPythonConsumerShell(AnswersShell):
         self._decoding = fetcher.config
         self._cluster = fetcher._manager.cluster
         self._failures: deque[KafkaGuardError] = deque()
+        #: Ends of logs at which reading begins, from the client's own thread.
+        self._starts: deque[tuple[TopicPartition, int]] = deque()
         self._ended: KafkaGuardError | None = None
         self._fetch_records = fetcher.fetch_records
         self._parse = fetcher._parse_fetched_data
@@ -128,7 +131,13 @@ class KafkaPythonConsumerShell(AnswersShell):
             error = stop.passed(self._subscription)
             raise error from stop.__cause__
         finally:
+            if self._starts:  # before a record that follows them is handed out
+                self.group_starts.found(dict(self._pop_starts()))
             driver.tell()
+
+    def _pop_starts(self) -> Iterator[tuple[TopicPartition, int]]:
+        while self._starts:
+            yield self._starts.popleft()
 
     def _finish_join(self) -> None:
         """Have the client look at the answer to its join, which it has forgotten.
@@ -210,14 +219,22 @@ class KafkaPythonConsumerShell(AnswersShell):
         return []
 
     def _note_starts(self, response: Any) -> Any:
-        """Queue the errors of start offsets; runs on the client's own thread."""
+        """Queue start offsets, and their errors; runs on the client's own thread."""
         for topic in response.topics:
             for each in topic.partitions:
-                if each.error_code:
-                    place = TopicPartition(topic.name, each.partition_index)
+                place = TopicPartition(topic.name, each.partition_index)
+                if not each.error_code:
+                    self._note_start(place, each.offset)
+                else:
                     refusal = ReadRefusal(each.error_code, LIST_OFFSETS)
                     self.driver.later(partial(self._start_refused, place, refusal))
         return self._read_starts(response)
+
+    def _note_start(self, place: TopicPartition, offset: int | None) -> None:
+        """Queue the end of a log if that is where the client begins to read."""
+        state = self._subscription.assignment.get(place)
+        if offset is not None and state is not None and state.reset_strategy == LATEST:
+            self._starts.append((place, offset))
 
     def _start_refused(
         self, place: TopicPartition, refusal: ReadRefusal, *_: Any

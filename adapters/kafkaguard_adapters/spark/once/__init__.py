@@ -1,0 +1,1 @@
+"""Exactly once: the transactions of shards, and what they are settled by."""

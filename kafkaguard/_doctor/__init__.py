@@ -1,0 +1,1 @@
+"""What is wrong with a cluster for one client and policy. No I/O."""

@@ -1,0 +1,101 @@
+"""``python -m tests.doctor``: inject each fault, and print what the doctor finds.
+
+``--large`` also looks at 1,000 topics with 10 partitions each, and 200 groups: it must
+end in 20 seconds, and with as many requests as for one topic and one group.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from rich.console import Console
+from rich.table import Table
+
+from kafkaguard._doctor import settings as doctor_settings
+from kafkaguard.cluster import diagnose
+from kafkaguard.testing import FaultProxy, KafkaCluster
+from tests.doctor.faults import FAULTS, THREE, examine, execute
+
+TOPICS, PARTITIONS, GROUPS, LIMIT_S = 1000, 10, 200, 20.0
+
+
+def try_faults(cluster, faults, table):
+    """Inject faults one after the other; return how many were not found."""
+    missed = 0
+    for number, fault in enumerate(faults):
+        name = f"fault-{len(faults)}-{number}"
+        with fault.inject(cluster, name):
+            found = examine(fault, cluster, name)
+            is_found = {each.severity for each in found} == {fault.severity}
+            remedy = "in words"
+            if commands := {each.command for each in found} - {None}:
+                for command in commands:
+                    execute(command)
+                is_mended = not examine(fault, cluster, name)
+                remedy = "command, mends it" if is_mended else "command, FAILS"
+                missed += not is_mended
+            missed += not is_found
+            word = fault.severity if is_found else "MISSED"
+            table.add_row(fault.name, fault.check, word, remedy)
+    return missed
+
+
+def try_large():
+    """Measure seconds and requests for many topics and groups."""
+    with KafkaCluster() as cluster, FaultProxy(cluster) as proxy:
+        counts = []
+        for topics, groups in ((1, 1), (TOPICS, GROUPS)):
+            admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+            made = admin.create_topics(
+                [NewTopic(f"large-{topics}-{n}", PARTITIONS, 1) for n in range(topics)]
+            )
+            for each in made.values():
+                each.result(120)
+            for number in range(groups):
+                consumer = Consumer(
+                    {
+                        "bootstrap.servers": cluster.bootstrap_servers,
+                        "group.id": f"group-{topics}-{number}",
+                    }
+                )
+                place = TopicPartition(f"large-{topics}-{number}", 0, 0)
+                consumer.commit(offsets=[place], asynchronous=False)
+                consumer.close()
+            proxy.journal.clear()
+            start = time.monotonic()
+            diagnose({"bootstrap.servers": proxy.bootstrap_servers})
+            counts.append(
+                (time.monotonic() - start, proxy.journal.counts().requests.total())
+            )
+    (_, few), (seconds, many) = counts
+    print(
+        f"{TOPICS:,} topics, {GROUPS} groups: {seconds:.1f} s, {many} requests; "
+        f"1 topic, 1 group: {few} requests"
+    )
+    return int(seconds > LIMIT_S or many > few)
+
+
+def main():
+    """Run all."""
+    parser = argparse.ArgumentParser(prog="python -m tests.doctor")
+    parser.add_argument("--large", action="store_true")
+    chosen = parser.parse_args()
+    doctor_settings.OLD_S = 0.0
+    table = Table("Fault", "Check", "Found as", "Remedy")
+    with KafkaCluster() as cluster:
+        wrong = try_faults(cluster, FAULTS, table)
+    with KafkaCluster(brokers=3) as cluster:
+        wrong += try_faults(cluster, THREE, table)
+    Console(width=120).print(table)
+    print(f"{len(FAULTS) + len(THREE)} faults, {wrong} wrong")
+    if chosen.large:
+        wrong += try_large()
+    return int(bool(wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

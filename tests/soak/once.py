@@ -1,0 +1,215 @@
+"""Jobs that write exactly once, while tasks, executors, drivers and brokers are killed.
+
+A round is one job, a batch or a stream, begun again until it ends. Rounds that are done
+are kept in a file, so a second call goes on after the last one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from kafkaguard.testing import KafkaCluster
+from kafkaguard_adapters.spark.once.offsets import Home, offsets_for
+from kafkaguard_adapters.spark.once.rules import Marker
+from kafkaguard_adapters.spark.once.transaction import open_producer
+from kafkaguard_adapters.spark.settings import make_settings
+from tests.soak.kills import descendants, find, kill
+from tests.spark.spark_reading import committed_values
+
+KINDS = ("batch", "stream")
+ROWS, FILES = 200_000, 4
+MOST_KILLS = 5
+#: Longer than ``transaction.timeout.ms`` of the program.
+PAUSE_S = 25.0
+_MOST_WAIT_S = 8.0
+_GLANCE_S = 0.1
+_ROUND_S = 1500
+_PROGRAM = Path(__file__).with_name("once_program.py")
+_ROOT = _PROGRAM.parents[2]
+_PROCESSES = {
+    "driver": "once_program.py",
+    "executor": "CoarseGrainedExecutorBackend",
+    "task": "pyspark.daemon",
+    "pause": "pyspark.daemon",
+}
+VICTIMS = (*_PROCESSES, "broker")
+
+
+class Round:
+    """One job, and those who are killed meanwhile.
+
+    Args:
+        cluster: Three brokers.
+        draw: Draws who is killed, and when.
+        kind: A batch or a stream.
+        name: The name of the write; empty: at-least-once.
+        rows: How many rows it writes.
+    """
+
+    def __init__(self, cluster, draw, kind, name, rows=ROWS):
+        self.cluster = cluster
+        self.draw = draw
+        self.kind = kind
+        self.name = name
+        self.rows = rows
+        self.topic = cluster.create_topic(partitions=3)
+        self.killed = []
+
+    def run(self, most_kills, victims=VICTIMS):
+        """Write; return what is wrong, in sentences."""
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            self.make_input(folder / "input")
+            finished = self.run_job(folder, most_kills, victims)
+            log = (folder / "driver.log").read_text(errors="replace")
+        if not finished:
+            print(log[-4000:])
+            return ["the job did not come to its end"]
+        times = Counter(committed_values(self.cluster, self.topic, patience=120))
+        lost = self.rows - len(times)
+        twice = times.total() - len(times)
+        print(f"  killed {self.killed}: {lost} lost, {twice} twice", flush=True)
+        self.twice = twice
+        return [f"{lost} rows lost, {twice} twice"] if lost or twice else []
+
+    def run_job(self, folder, most_kills, victims):
+        """Begin the job again until it ends; return whether it has ended."""
+        end = time.monotonic() + _ROUND_S
+        driver, due = self.start(folder), time.monotonic() + _ROUND_S
+        seen = None
+        while not (folder / "done").exists() and time.monotonic() < end:
+            if driver.poll() is not None:
+                driver, seen = self.start(folder), None
+            is_up = (folder / f"up-{driver.pid}").exists()
+            if is_up and seen != driver.pid:
+                seen = driver.pid
+                due = time.monotonic() + self.draw.uniform(0, _MOST_WAIT_S)
+            if is_up and len(self.killed) < most_kills and time.monotonic() > due:
+                self.kill_one(driver, self.draw.choice(victims))
+                due = time.monotonic() + self.draw.uniform(0, _MOST_WAIT_S)
+            time.sleep(_GLANCE_S)
+        finished = (folder / "done").exists()
+        with suppress(subprocess.TimeoutExpired):
+            driver.wait(30 if finished else 0.1)
+        kill(descendants(driver.pid) if driver.poll() is None else [])
+        driver.wait(30)
+        return finished
+
+    def kill_one(self, driver, victim):
+        """Kill, or stop for a while, one of the processes; a broker comes back."""
+        if victim == "broker":
+            broker = self.cluster.broker(self.draw.randrange(3))
+            broker.kill()
+            time.sleep(self.draw.uniform(1, 5))
+            broker.start()
+            self.killed.append(victim)
+            return
+        pids = find(driver.pid, _PROCESSES[victim])
+        if victim == "driver":
+            pids = descendants(driver.pid)
+        elif pids:
+            pids = [self.draw.choice(pids)]
+        if not pids:
+            return
+        self.killed.append(victim)
+        if victim != "pause":
+            kill(pids)
+            return
+        for number in (signal.SIGSTOP, signal.SIGCONT):
+            with suppress(ProcessLookupError):
+                os.kill(pids[0], number)
+            if number == signal.SIGSTOP:
+                time.sleep(PAUSE_S)
+
+    def start(self, folder):
+        """Start a driver, with its output in a file."""
+        arguments = [self.cluster.bootstrap_servers, self.topic, str(folder)]
+        slow = _PROGRAM.with_name("slow_commits")
+        paths = [str(slow), str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+        with (folder / "driver.log").open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, str(_PROGRAM), *arguments, self.kind, self.name],
+                stdout=log,
+                stderr=log,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            )
+
+    def make_input(self, folder):
+        """Write files of numbered records; a stream reads each as a batch."""
+        folder.mkdir()
+        each = self.rows // FILES
+        for number in range(FILES):
+            texts = [str(number * each + row) for row in range(each)]
+            table = pa.table({"key": texts, "value": texts})
+            pq.write_table(table, folder / f"{number}.parquet")
+
+
+def run(kills, seed, state=None, rows=ROWS):
+    """Run rounds until so many were killed; return what is wrong, in sentences.
+
+    Args:
+        kills: How many kills, in all rounds together.
+        seed: What is drawn at random.
+        state: The file of rounds that are done; None: none is kept.
+        rows: How many rows a round writes.
+    """
+    file = None if state is None else Path(state)
+    done = json.loads(file.read_text()) if file and file.exists() else []
+    done = [each for each in done if each["seed"] == seed]
+    with KafkaCluster(brokers=3) as cluster:
+        while sum(each["kills"] for each in done) < kills:
+            number = len(done)
+            left = kills - sum(each["kills"] for each in done)
+            kind = KINDS[number % len(KINDS)]
+            print(f"round {number}, {kind}", flush=True)
+            draw = random.Random(f"{seed}/{number}")
+            one = Round(cluster, draw, kind, f"soak-{seed}-{number}", rows)
+            wrong = one.run(min(left, MOST_KILLS))
+            entry = {"seed": seed, "kills": len(one.killed) or 1, "wrong": wrong}
+            done.append(entry)
+            if file is not None:
+                file.write_text(json.dumps(done))
+    return [f"round {n}: {w}" for n, each in enumerate(done) for w in each["wrong"]]
+
+
+def roll_over(times=33_000):
+    """Take over an id more often than an epoch has numbers; return what is wrong.
+
+    A producer epoch is an int16: the coordinator then gives the id a new producer id.
+    """
+    with KafkaCluster() as cluster:
+        topic = cluster.create_topic()
+        client = make_settings(cluster.bootstrap_servers, topic=topic).client
+        home, offsets = Home("soak", topic, 1), offsets_for(client)
+        wrong = []
+        for number in range(3):
+            transaction = open_producer(client, home, 0, 300)
+            transaction.init()
+            marker = Marker("r", number, 0, "d", 0)
+            transaction.commit(marker)
+            if offsets.look(home, [0], stable=True)[1] != {0: marker}:
+                wrong.append(f"marker {number} was not committed")
+            for _ in range(times // 2 if number < 2 else 0):
+                offsets.fence([home.id_of(0)], 300)
+        return wrong
+
+
+def compare(seed, rows=ROWS):
+    """Write without the word, with executors killed; return how many rows are twice."""
+    with KafkaCluster(brokers=3) as cluster:
+        one = Round(cluster, random.Random(seed), "batch", "", rows)
+        one.run(MOST_KILLS, ("executor",))
+        return one.twice
