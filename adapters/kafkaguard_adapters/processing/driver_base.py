@@ -121,7 +121,7 @@ class BaseDriver:
         self._known_ends: set[TopicPartition] = set()
         self._end: End | None = None
         self._stops = False
-        self._next_rest = 0.0
+        self._next_rest = self._read_at = 0.0
 
     # --- what the application sees ----------------------------------------------------
 
