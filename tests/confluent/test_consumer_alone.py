@@ -67,9 +67,10 @@ class Client:
         self.asked += 1
         return [TopicPartition("t", each) for each in self.owned]
 
-    def subscribe(self, topics, on_assign, on_revoke):
+    def subscribe(self, topics, on_assign, on_revoke, on_lost):
         """Keep the listeners, and call them as the client does: before it revokes."""
         self.on_assign, self.on_revoke = on_assign, on_revoke
+        self.on_lost = on_lost
 
     def revoke(self, number):
         """Take a partition away; a step of the script."""

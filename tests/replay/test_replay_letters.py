@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
-from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -78,7 +78,7 @@ def test_cut_value_is_told():
         (Selection(until_ms=FACTS.timestamp_ms + 1), True),
         (Selection(reasons=frozenset({"HANDLER_FAILED"}), until_ms=5), False),
     ],
-    ids=repr,
+    ids=itertools.count(),
 )
 def test_all_words_of_a_selection_must_apply(selection, takes):
     """Of one word with several values one must apply; times have an open end."""
@@ -131,7 +131,7 @@ def test_transactions_keep_the_order_of_keys_and_skip_nothing(letters, size):
             by_key[each.key].append(each)
     for sent in by_key.values():
         if all(each.origin is not None for each in sent):
-            for first, second in pairwise(sent):
+            for first, second in itertools.pairwise(sent):
                 assert first.origin <= second.origin
         else:
             assert sent == sorted(sent, key=lambda e: e.time_ms)
