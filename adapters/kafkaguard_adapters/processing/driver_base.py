@@ -56,7 +56,10 @@ LETTERS_GROUP: Final = ".letters"
 MARGIN_S: Final = 2.0
 #: After these, the next poll may succeed.
 _PASSES: Final = frozenset(
-    {Action.RETRY, Action.REFRESH, Action.WAIT, Action.REJOIN, Action.IGNORE}
+    {
+        *(Action.RETRY, Action.REFRESH, Action.WAIT, Action.REJOIN, Action.IGNORE),
+        Action.IN_DOUBT,  # of a read: nothing was written
+    }
 )
 
 
@@ -118,7 +121,7 @@ class BaseDriver:
         self._known_ends: set[TopicPartition] = set()
         self._end: End | None = None
         self._stops = False
-        self._next_rest = 0.0
+        self._next_rest = self._read_at = 0.0
 
     # --- what the application sees ----------------------------------------------------
 
