@@ -1086,8 +1086,12 @@ class ProcessingMachine:
             if at != chunk.seen_at:
                 chunk.seen_at, chunk.since = at, now
                 chunk.is_told = False
-            if now - chunk.started > LONGEST_CHUNK_S and not chunk.stops:
-                chunk.stop()
+            if now - chunk.started > LONGEST_CHUNK_S:
+                if not chunk.stops:
+                    chunk.stop()
+                self._count_early(chunk)  # its handler may hang: what is done counts
+                if self.rounds is None and not chunk.slot.is_gone:
+                    chunk.slot.advance()
             running = now - chunk.since
             if limit is not None and running > limit and not chunk.is_told:
                 chunk.is_told = True

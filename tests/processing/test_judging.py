@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from kafkaguard import BatchError, Unavailable, errors, load_policy
+from kafkaguard import Unavailable, errors, load_policy
 from kafkaguard._processing.judging import Decision, Judge, is_of_kafka
 
 
@@ -26,7 +26,6 @@ class OwnError(OSError):
         (TypeError(), Decision.REJECT),
         (AttributeError(), Decision.REJECT),
         (ValueError(), Decision.RETRY),
-        (BatchError({}), Decision.RETRY),
         (Unavailable(), Decision.WAIT),
         (KeyboardInterrupt(), Decision.END),
         (errors.RequestTimedOutError(), Decision.RETRY),

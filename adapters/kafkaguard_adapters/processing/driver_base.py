@@ -225,6 +225,24 @@ class BaseDriver:
                 "exist: create it, or name another one in dead_letter.topic",
             )
 
+    def _topics_with_ends(self) -> Collection[str]:
+        """Return the topics to whose ends this run reads."""
+        return self._base_shell.topics() if self._arguments.until_end else ()
+
+    def _refuse_absent(self, missing: Collection[str]) -> None:
+        """Refuse to read to the end of a topic that has none.
+
+        Raises:
+            ClientConfigurationError: Some topics do not exist.
+        """
+        if missing:
+            names = ", ".join(sorted(missing))
+            raise self._base_shell.errors.make(
+                ClientConfigurationError,
+                f"process(until_end=True): the topic {names} does not exist, so it has "
+                "no end: create it, or correct the name",
+            )
+
     def _poll_failed(self, error: KafkaGuardError, now: float) -> bool:
         """Record that a poll has failed; return whether the next one may succeed."""
         if error.verdict.action in _PASSES:

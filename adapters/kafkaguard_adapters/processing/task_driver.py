@@ -76,7 +76,9 @@ class TaskDriver(BaseDriver):
         Raises:
             BaseException: What has ended the run.
         """
-        self._refuse_missing(await self._shell.missing_topics(self._letter_topics()))
+        shell = self._shell
+        self._refuse_missing(await shell.missing_topics(self._letter_topics()))
+        self._refuse_absent(await shell.missing_topics(self._topics_with_ends()))
         assigned = self._shell.listen(self)
         for _ in range(self._arguments.workers):
             self._start(self._work())

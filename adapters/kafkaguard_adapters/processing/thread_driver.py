@@ -95,7 +95,9 @@ class ThreadDriver(BaseDriver):
         Raises:
             BaseException: What has ended the run.
         """
-        self._refuse_missing(self._shell.missing_topics(self._letter_topics()))
+        shell = self._shell
+        self._refuse_missing(shell.missing_topics(self._letter_topics()))
+        self._refuse_absent(shell.missing_topics(self._topics_with_ends()))
         if self._transactions is not None:
             self._transactions.open()
         assigned = self._shell.listen(self)
@@ -361,13 +363,12 @@ class ThreadDriver(BaseDriver):
 
     def _letter_handler(
         self, handler: Callable[[Any], object]
-    ) -> Callable[[Any], None]:
+    ) -> Callable[[Any], object]:
         """Return a handler of dead letters, which gets the records as first read."""
 
-        def handle_letter(record: Any) -> None:
+        def handle_letter(record: Any) -> object:
             restored = self._as_first_read(record)
-            if restored is not None:
-                handler(restored)
+            return None if restored is None else handler(restored)
 
         return handle_letter
 
