@@ -485,8 +485,7 @@ class ProcessingMachine:
             return None
         if self.rounds is not None and not self.rounds.is_taking:
             return None
-        if self._retries and self._retries[0].due <= now:
-            self._free_retries(now)
+        self._free_retries(now)
         outage = self._outage
         if outage is not None and (outage.probe is not None or now < outage.due):
             return None

@@ -13,6 +13,7 @@ from kafkaguard._consuming.events import CommitFailedEvent
 from kafkaguard._processing.events import HandlerFailedEvent, HandlerSlowEvent
 from kafkaguard._processing.machine import MOST, ProcessingMachine, RunState
 from kafkaguard._processing.rounds import Rounds
+from kafkaguard._processing.slots import Slot
 from kafkaguard._processing.work import (
     AbortRound,
     BeginRound,
@@ -402,3 +403,26 @@ def test_a_late_handler_sends_nothing_into_another_round():
     assert made.may_send(chunk)
     made.lost([PLACE], 0.1)
     assert not made.may_send(chunk)
+
+
+@pytest.mark.parametrize(
+    ("done", "is_contiguous"),
+    [(b"", True), (b"\1\1", True), (b"\1\0", True), (b"\0\1", False), (b"\0", True)],
+)
+def test_a_round_may_end_early_if_nothing_beyond_a_hole_is_done(done, is_contiguous):
+    """Otherwise what is beyond would be handled twice."""
+    slot = Slot(PLACE, 1)
+    slot.done = bytearray(done)
+    assert slot.is_contiguous() is is_contiguous
+
+
+def test_a_failed_round_ends_at_once():
+    """Its workers end before their next record."""
+    made = rounds_machine()
+    read(made, 4)
+    begin_round(made, 0.0)
+    chunk = made.take(0.0)
+    made.rebalanced(0.1)
+    assert chunk.stops
+    made.finished(chunk, 1, {}, 0.2)
+    assert len(commands(made, AbortRound)) == 1
