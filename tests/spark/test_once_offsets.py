@@ -7,10 +7,11 @@ import time
 import uuid
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from kafkaguard import errors as e
 from kafkaguard.cli.group import run
+from kafkaguard_adapters.spark.once import transaction as transaction_module
 from kafkaguard_adapters.spark.once.offsets import Home, offsets_for
 from kafkaguard_adapters.spark.once.rules import (
     ANY,
@@ -21,7 +22,11 @@ from kafkaguard_adapters.spark.once.rules import (
     encode,
     missing_of,
 )
-from kafkaguard_adapters.spark.once.transaction import group_metadata, open_producer
+from kafkaguard_adapters.spark.once.transaction import (
+    Transaction,
+    group_metadata,
+    open_producer,
+)
 from kafkaguard_adapters.spark.settings import make_settings
 from tests.groups import joining
 from tests.spark.spark_reading import committed_values
@@ -143,6 +148,39 @@ def test_a_copy_that_comes_late_fences_and_is_fenced(begin, home):
     with pytest.raises(e.KafkaGuardError, match="FENCED"):
         first.commit(marker())
     assert second.commit(marker()) > 0
+
+
+class _Silent:
+    """A producer whose commit gets no answer."""
+
+    def __init__(self):
+        """Note calls."""
+        self.calls = []
+
+    def __getattr__(self, name):
+        """Note a call; the commit fails."""
+
+        def call(*_):
+            self.calls.append(name)
+            if name == "commit_transaction":
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT, retriable=True))
+
+        return call
+
+
+def test_commit_without_an_answer_is_never_aborted(home, monkeypatch):
+    """It may have succeeded; the next attempt finds out."""
+    monkeypatch.setattr(transaction_module, "_CALL_S", -1.0)
+    silent = _Silent()
+    transaction = Transaction(silent, home, 0)
+    transaction.begin()
+    with pytest.raises(e.ClientTimeoutError, match="the next attempt finds out"):
+        transaction.commit(marker())
+    transaction.abort()
+    assert "abort_transaction" not in silent.calls
+    transaction.begin()
+    transaction.abort()
+    assert silent.calls[-1] == "abort_transaction"
 
 
 def test_group_with_members_is_refused(home, offsets, kafka_cluster):

@@ -157,9 +157,8 @@ class Shard:
         self._offsets = offsets_for(settings.client)
         config = KnownTopics(settings, topics).producer_config()
         noted = refused_rows(context)
-        if (
-            noted is not None
-        ):  # Only if each is sent alone, it is known which is refused.
+        if noted is not None:
+            # Which record is refused is known only if each is sent alone.
             config["batch.num.messages"] = "1"
         transactional_id = ticket.home.id_of(self._shard)
         sender = Sender(transactional(config, transactional_id, ticket.timeout))

@@ -290,6 +290,5 @@ def offsets_for(client: Mapping[str, str]) -> Offsets:
     """Return the reader that this process keeps for a cluster."""
     key = (os.getpid(), tuple(sorted(client.items())))
     if key not in _kept:
-        _kept.clear()
         _kept[key] = Offsets(client)
     return _kept[key]

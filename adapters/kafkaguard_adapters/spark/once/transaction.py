@@ -100,8 +100,9 @@ class Transaction:
         offsets = [self._home.offset_of(self._shard, entry)]
         send = self._producer.send_offsets_to_transaction
         self._call("TxnOffsetCommit", lambda left: send(offsets, group, left))
-        self._call("EndTxn", self._producer.commit_transaction)
+        # A commit without an answer may have succeeded, so nothing is aborted any more.
         self._is_open = False
+        self._call("EndTxn", self._producer.commit_transaction)
         return time.monotonic() - self._began
 
     def abort(self) -> None:
