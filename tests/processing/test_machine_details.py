@@ -395,13 +395,25 @@ def test_a_producer_that_can_make_no_transaction_ends_the_run():
 
 
 def test_a_late_handler_sends_nothing_into_another_round():
-    """Its chunk knows the number of its round."""
+    """Its partition is gone."""
     made = rounds_machine()
     read(made, 2)
     begin_round(made, 0.0)
     chunk = made.take(0.0)
     assert made.may_send(chunk)
     made.lost([PLACE], 0.1)
+    assert not made.may_send(chunk)
+
+
+def test_after_the_end_nothing_is_sent():
+    """The application may use the producer by itself again."""
+    made = rounds_machine()
+    read(made, 2)
+    begin_round(made, 0.0)
+    chunk = made.take(0.0)
+    made.stop(0.1)
+    made.tick(100.0)
+    assert made.is_ended
     assert not made.may_send(chunk)
 
 
