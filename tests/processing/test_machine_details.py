@@ -12,7 +12,19 @@ from kafkaguard._cluster.reports import TopicPartition
 from kafkaguard._consuming.events import CommitFailedEvent
 from kafkaguard._processing.events import HandlerFailedEvent, HandlerSlowEvent
 from kafkaguard._processing.machine import MOST, ProcessingMachine, RunState
-from kafkaguard._processing.work import Commit, End, Pause, Resume, SendLetter, Tell
+from kafkaguard._processing.rounds import Rounds
+from kafkaguard._processing.slots import Slot
+from kafkaguard._processing.work import (
+    AbortRound,
+    BeginRound,
+    Commit,
+    CommitRound,
+    End,
+    Pause,
+    Resume,
+    SendLetter,
+    Tell,
+)
 
 PLACE = TopicPartition("t", 0)
 LETTERS = {"on_reject": "dead_letter"}
@@ -286,3 +298,143 @@ def test_what_is_read_for_a_partition_that_is_gone_is_left_out(batch):
     made.lost([PLACE], 0.0)
     read(made, 3)
     assert made.take(0.0) is None
+
+
+def test_what_a_chunk_that_hangs_has_done_is_committed_at_the_end():
+    """The worker is asked where it is."""
+    made = machine()
+    read(made, 5)
+    chunk = made.take(0.0)
+    records = chunk.begin()
+    for _ in range(3):
+        next(records)
+    made.stop(0.0)
+    made.tick(5.0)
+    (commit,) = commands(made, Commit)
+    assert commit.offsets == {PLACE: 2}
+    made.committed(commit.number, {}, 5.1)
+    report = made.report()
+    assert (report.processed, report.committed, report.abandoned) == (2, 2, 1)
+
+
+def rounds_machine(**policy):
+    """Make a machine whose records are handled in rounds."""
+    made = ProcessingMachine(
+        load_policy(policy), order="partition", workers=1, offset_of=itemgetter(0),
+        key_of=itemgetter(1), random=lambda: 0.5, client="model", rounds=Rounds(10.0),
+    )  # fmt: skip
+    made.assigned([PLACE], 0.0)
+    return made
+
+
+def begin_round(made, now):
+    """Let the transaction begin."""
+    assert len(commands(made, BeginRound)) == 1
+    made.round_began(None, now)
+
+
+def test_a_round_counts_when_it_is_committed():
+    """Outcomes of an aborted one do not, and its records are handled again."""
+    made = rounds_machine(**LETTERS)
+    read(made, 2)
+    begin_round(made, 0.0)
+    made.finished(made.take(0.0), 1, {0: TypeError()}, 0.1)
+    (letter,) = commands(made, SendLetter)
+    made.letter_sent(letter, None, 0.2)
+    made.finished(made.take(0.2), 1, {}, 0.3)
+    (end,) = commands(made, CommitRound)
+    assert end.offsets == {PLACE: 2}
+    made.round_ended(None, 0.4, is_committed=False)
+    assert made.report().dead_lettered == made.report().processed == 0
+    begin_round(made, 0.5)
+    made.finished(made.take(0.5), 1, {0: TypeError()}, 0.6)
+    (letter,) = commands(made, SendLetter)
+    made.letter_sent(letter, None, 0.6)
+    made.finished(made.take(0.6), 1, {}, 0.7)
+    made.round_ended(None, 0.8, is_committed=True)
+    report = made.report()
+    assert (report.dead_lettered, report.processed, report.committed) == (1, 1, 2)
+
+
+def test_a_record_that_must_wait_aborts_its_round_and_has_one_of_its_own():
+    """What is before it is handled meanwhile."""
+    made = rounds_machine()
+    read(made, 4)
+    begin_round(made, 0.0)
+    chunk = made.take(0.0)
+    made.finished(chunk, 3, {2: OSError()}, 0.0)
+    assert made.take(0.0) is None
+    assert len(commands(made, AbortRound)) == 1
+    made.round_ended(None, 0.01, is_committed=False)
+    begin_round(made, 0.01)
+    assert [each[0] for each in made.take(0.01).records] == [0, 1]
+
+
+def test_a_round_ends_in_time():
+    """What was not begun is left to the next one."""
+    made = rounds_machine()
+    read(made, 3)
+    begin_round(made, 0.0)
+    chunk = made.take(0.0)
+    made.tick(10.0)
+    assert chunk.stops
+    made.finished(chunk, 1, {}, 10.1)
+    (end,) = commands(made, CommitRound)
+    assert end.offsets == {PLACE: 1}
+
+
+def test_a_producer_that_can_make_no_transaction_ends_the_run():
+    """With its error."""
+    made = rounds_machine()
+    read(made, 1)
+    error = errors.ProducerFencedError()
+    made.take_commands()
+    made.round_began(error, 0.1)
+    made.tick(1.0)
+    assert [each.error for each in commands(made, End)] == [error]
+
+
+def test_a_late_handler_sends_nothing_into_another_round():
+    """Its partition is gone."""
+    made = rounds_machine()
+    read(made, 2)
+    begin_round(made, 0.0)
+    chunk = made.take(0.0)
+    assert made.may_send(chunk)
+    made.lost([PLACE], 0.1)
+    assert not made.may_send(chunk)
+
+
+def test_after_the_end_nothing_is_sent():
+    """The application may use the producer by itself again."""
+    made = rounds_machine()
+    read(made, 2)
+    begin_round(made, 0.0)
+    chunk = made.take(0.0)
+    made.stop(0.1)
+    made.tick(100.0)
+    assert made.is_ended
+    assert not made.may_send(chunk)
+
+
+@pytest.mark.parametrize(
+    ("done", "is_contiguous"),
+    [(b"", True), (b"\1\1", True), (b"\1\0", True), (b"\0\1", False), (b"\0", True)],
+)
+def test_a_round_may_end_early_if_nothing_beyond_a_hole_is_done(done, is_contiguous):
+    """Otherwise what is beyond would be handled twice."""
+    slot = Slot(PLACE, 1)
+    slot.done = bytearray(done)
+    assert slot.is_contiguous() is is_contiguous
+
+
+def test_a_failed_round_ends_at_once():
+    """Its workers end before their next record."""
+    made = rounds_machine()
+    read(made, 4)
+    begin_round(made, 0.0)
+    chunk = made.take(0.0)
+    made.rebalanced(0.1)
+    assert chunk.stops
+    made.finished(chunk, 1, {}, 0.2)
+    assert len(commands(made, AbortRound)) == 1
