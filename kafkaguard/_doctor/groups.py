@@ -29,7 +29,7 @@ def check_offsets(facts: Facts) -> Iterator[Finding]:
                 f"it has committed {each.committed}, and the end is {each.end}",
                 "it waits or skips records: the topic was made anew, or lost records",
                 "stop its members, then move its offset to the end",
-                _reset(facts, group.group, each),
+                _reset(facts, group.group, each, "latest"),
             )
         elif each.lost:
             yield Finding(
@@ -41,15 +41,15 @@ def check_offsets(facts: Facts) -> Iterator[Finding]:
                 f"{each.lost} offsets were deleted before it read them",
                 "stop its members, then move its offset to the start; keep records "
                 "for longer",
-                _reset(facts, group.group, each),
+                _reset(facts, group.group, each, "earliest"),
             )
 
 
-def _reset(facts: Facts, group: str, each: PartitionLag) -> str:
+def _reset(facts: Facts, group: str, each: PartitionLag, spec: str) -> str:
     """Return the command that moves an offset to the nearest one that exists."""
     return facts.admin(
         *("groups", "reset-offsets", "-g", group),
-        *("-p", f"{each.topic}:{each.partition}", "--to-current"),
+        *("-p", f"{each.topic}:{each.partition}", "-s", spec),
     )
 
 

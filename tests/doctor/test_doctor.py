@@ -42,7 +42,7 @@ def test_healthy_topic_and_group_have_nothing_wrong(kafka_cluster, kafka_topic):
         "bootstrap.servers": kafka_cluster.bootstrap_servers,
         "enable.idempotence": True,
     }
-    diagnosis = diagnose(config, topics=[kafka_topic], groups=[kafka_topic])
+    diagnosis = diagnose(config, topics=[kafka_topic])
     assert diagnosis.of(Severity.BAD) == diagnosis.of(Severity.RISKY) == ()
     assert {each.check for each in diagnosis.of(Severity.FINE)} == {
         *("reach", "topics", "groups", "transactions", "rights", "settings", "disks")

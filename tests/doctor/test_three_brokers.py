@@ -51,6 +51,5 @@ def test_healthy_cluster_of_three_has_nothing_wrong(cluster):
     diagnosis = diagnose(
         {"bootstrap.servers": cluster.bootstrap_servers, "enable.idempotence": True},
         topics=["healthy"],
-        groups=["healthy"],
     )
     assert diagnosis.of(Severity.BAD) == diagnosis.of(Severity.RISKY) == ()

@@ -6,7 +6,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import OFFSET_INVALID, Consumer, TopicPartition
+from confluent_kafka import Consumer, TopicPartition
 
 from kafkaguard._cluster.reports import make
 from kafkaguard._delivery.dead_letters import ATTEMPTS
@@ -81,17 +81,6 @@ class LetterReader:
             self.starts[number], self.ends[number] = self.client.get_watermark_offsets(
                 TopicPartition(self.topic, number), LOOK_S
             )
-
-    def positions(self) -> dict[int, int]:
-        """Return the committed positions, once open transactions have ended."""
-        places = [TopicPartition(self.topic, number) for number in self.starts]
-        committed = self.client.committed(places, LOOK_S)
-        return {
-            each.partition: max(self.starts[each.partition], each.offset)
-            if each.offset != OFFSET_INVALID
-            else self.starts[each.partition]
-            for each in committed
-        }
 
     def begin(self, positions: Mapping[int, int]) -> None:
         """Read from these positions on."""

@@ -135,7 +135,7 @@ class Replay:
         origins: Counter[Any] = Counter()
         set_aside_by: dict[str, set[str]] = {}
         self._reader.open(self._ask(_find_partitions, self._topic))
-        for message in self._reader.read_all(self._reader.positions()):
+        for message in self._reader.read_all(self._positions()):
             letter = _letter_of(message)
             topic = self._target_of(letter)
             plan.letters += 1
@@ -177,6 +177,25 @@ class Replay:
         plan.largest_transaction = max(map(len, chunks), default=0)
         self.report.remaining = plan.letters
         return plan
+
+    def _positions(self) -> dict[int, int]:
+        """Return the committed positions, once open transactions have ended.
+
+        Raises:
+            KafkaGuardError: They cannot be read.
+        """
+        report = self._calls.lag(
+            groups=[self.plan.group], topics=[self._topic], stable=True, timeout=LOOK_S
+        )
+        group = report.groups[self.plan.group]
+        errors = (group.error, *(each.error for each in group.partitions.values()))
+        for error in filter(None, errors):
+            raise error
+        committed = {p.partition: e.committed for p, e in group.partitions.items()}
+        return {
+            number: max(start, committed.get(number) or 0)
+            for number, start in self._reader.starts.items()
+        }
 
     def _ask(
         self, question: Callable[[Any, str], Coroutine[Any, Any, Any]], topic: str
@@ -228,7 +247,7 @@ class Replay:
             size = max(1, min(size, int(self._rate)))
         self._open_producer()
         self._returns = Returns(self._config, self._reader, self._own)
-        self._reader.begin(self._reader.positions())
+        self._reader.begin(self._positions())
         chunks = split_into_transactions(self._entries, canary, size)
         for number, entries in enumerate(chunks):
             started = time.monotonic()
@@ -301,7 +320,7 @@ class Replay:
                     self._tell(f"a transaction failed, again in {wait:.1f} s: {error}")
                     time.sleep(wait)
                 self._open_producer()
-                positions = self._reader.positions()
+                positions = self._positions()
                 self._reader.begin(positions)
                 if not _is_done(entries, positions):
                     self.report.aborted += 1
@@ -412,7 +431,7 @@ class Replay:
 
     def _note_refusal(self, place: Place, error: KafkaGuardError) -> None:
         """Keep a record that its topic never takes; its letter is left."""
-        if error.code is None or error.name == _MATE:
+        if error.code is None or error.code < 0 or error.name == _MATE:
             return
         if classify(error.code, api="Produce").action in _FINAL:
             self._refused[place] = error.name
