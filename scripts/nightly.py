@@ -87,6 +87,13 @@ def steps(commit: str) -> list[Step]:
             _make(f"chaos {client}", f"CHAOS=--client {client} --seed {seed}")
             for client in _CLIENTS
         ),
+        *(
+            _make(
+                f"chaos process {client}",
+                f"CHAOS=--process --client {client} --seed {seed} --seconds 600",
+            )
+            for client in _CLIENTS
+        ),
         _make("deadlines"),
         _make("outages"),
         _make("fuzz"),

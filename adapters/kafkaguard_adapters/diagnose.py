@@ -79,7 +79,12 @@ def diagnose(  # noqa: PLR0913 - one for each wish
     limit = arguments.seconds("timeout", timeout)
     connection = read_settings(config, make)
     named = arguments.names("topics", topics)
-    own = {ALIASES.get(n, n): str(value).lower() for n, value in config.items()}
+    own = {
+        ALIASES.get(name, name): str(value).lower()
+        if isinstance(value, bool)
+        else str(value)
+        for name, value in config.items()
+    }
     facts = Facts(
         ",".join(f"{host}:{port}" for host, port in connection.bootstrap),
         settings={
@@ -91,6 +96,7 @@ def diagnose(  # noqa: PLR0913 - one for each wish
     if policy is not None:
         _add_policy(facts, load_policy(policy), config, named)
     wanted = arguments.names("groups", groups)
+    facts.wanted_groups = wanted or ()
 
     async def examine() -> Diagnosis:
         deadline = asyncio.get_running_loop().time() + limit + interval * (samples - 1)

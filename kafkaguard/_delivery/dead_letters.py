@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 #: The header with the file of a malformed line.
 SOURCE = f"{PREFIX}source"
 VALUE_BYTES = f"{PREFIX}value_bytes"
+#: The value is null, as the key is; the letter's is empty.
+NULL_VALUE = f"{PREFIX}null_value"
 #: The record's timestamp in milliseconds: where the letter itself cannot have it, and
 #: of a record that was read.
 TIMESTAMP = NAMES["own"]["timestamp_ms"]
@@ -251,11 +253,22 @@ def letter_of_read(
             else Reason.HANDLER_FAILED
         ),
         exception=f"{cls.__module__}.{cls.__qualname__}",
-        message=str(error)[:_MOST_TEXT],
+        message=_text_of(error)[:_MOST_TEXT],
     )
+    value = record.value
+    if record.key is None and value is None:  # some clients send no such record
+        value, others = b"", [*others, (NULL_VALUE, b"true")]
     count = [header for header in history if header[0] == ATTEMPTS]
     headers = [*others, *count, *write_headers(facts, dialect)]
-    return Raw(record.key, record.value, headers, record.timestamp_ms)
+    return Raw(record.key, value, headers, record.timestamp_ms)
+
+
+def _text_of(error: BaseException) -> str:
+    """Return the text of an application's exception, which may fail to make one."""
+    try:
+        return str(error)
+    except Exception as why:  # noqa: BLE001 - the application's code
+        return f"its text cannot be made: {type(why).__name__}"
 
 
 def changed_letter(record: Raw, error: KafkaGuardError) -> Raw | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -122,6 +123,7 @@ class Facts:
         clashes: What contradicts the policy: setting, and text.
         full: The share of a disk above which it counts as full.
         failures: What could not be looked up: the area, and why.
+        wanted_groups: Groups that were named.
     """
 
     bootstrap: str
@@ -140,6 +142,7 @@ class Facts:
     clashes: tuple[tuple[str, str], ...] = ()
     full: float = 0.85
     failures: list[tuple[str, KafkaGuardError]] = field(default_factory=list)
+    wanted_groups: tuple[str, ...] = ()
 
     @property
     def is_replicated(self) -> bool:
@@ -155,10 +158,25 @@ class Facts:
 
     def alter(self, topic: str, setting: str) -> str:
         """Return the command that changes a setting of a topic."""
-        return (
-            f"python -m kafka.admin -b {self.bootstrap} configs alter -r topic "
-            f"-n {topic} -c {setting}"
+        return self.admin("configs", "alter", "-r", "topic", "-n", topic, "-c", setting)
+
+    def admin(self, *words: str) -> str:
+        """Return a command of kafka-python's admin, with the login but the password.
+
+        Names come from the cluster, so each word is quoted for the shell.
+        """
+        login = []
+        protocol = self.settings.get("security.protocol", "plaintext").upper()
+        if protocol != "PLAINTEXT":
+            login += ["-S", protocol]
+        if protocol.startswith("SASL"):
+            mechanism = self.settings.get("sasl.mechanism", "PLAIN").upper()
+            login += ["-M", mechanism, "-U", self.settings.get("sasl.username", "USER")]
+        secret = ' -P "$KAFKA_PASSWORD"' if protocol.startswith("SASL") else ""
+        start = shlex.join(
+            ["python", "-m", "kafka.admin", "-b", self.bootstrap, *login]
         )
+        return f"{start}{secret} {shlex.join(words)}"
 
 
 def number_of(facts: Facts, setting: str) -> int:

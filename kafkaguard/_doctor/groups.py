@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from kafkaguard._cluster.lag import LagReason
+from kafkaguard._cluster.lag import NO_SUCH_GROUP, LagReason
 from kafkaguard._doctor.findings import BAD, RISKY, Finding, not_judged
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ def check_offsets(facts: Facts) -> Iterator[Finding]:
                 place,
                 f"it has committed {each.committed}, and the end is {each.end}",
                 "it waits or skips records: the topic was made anew, or lost records",
-                "set its offsets to the end or the start while it has no members",
+                "stop its members, then move its offset to the end",
                 _reset(facts, group.group, each),
             )
         elif each.lost:
@@ -39,16 +39,17 @@ def check_offsets(facts: Facts) -> Iterator[Finding]:
                 f"it has committed {each.committed}, and the log starts at "
                 f"{each.log_start}",
                 f"{each.lost} offsets were deleted before it read them",
-                "set its offsets to the start while it has no members, and keep "
-                "records for longer",
+                "stop its members, then move its offset to the start; keep records "
+                "for longer",
                 _reset(facts, group.group, each),
             )
 
 
 def _reset(facts: Facts, group: str, each: PartitionLag) -> str:
-    return (
-        f"python -m kafka.admin -b {facts.bootstrap} groups reset-offsets -g {group} "
-        f"-p {each.topic}:{each.partition} -s earliest"
+    """Return the command that moves an offset to the nearest one that exists."""
+    return facts.admin(
+        *("groups", "reset-offsets", "-g", group),
+        *("-p", f"{each.topic}:{each.partition}", "--to-current"),
     )
 
 
@@ -57,6 +58,15 @@ def check_progress(facts: Facts) -> Iterator[Finding]:
     last = facts.looks[-1].lag if facts.looks else None
     for name, group in sorted(last.groups.items() if last else ()):
         place = f"group {name}"
+        if name in facts.wanted_groups and group.state == NO_SUCH_GROUP:
+            yield Finding(
+                "group-absent",
+                RISKY,
+                place,
+                "there is none, or this user may not see it",
+                "nothing is known of it",
+                "look at the name, start it, or grant Describe",
+            )
         if group.error is not None:
             yield not_judged("group-stalled", place, str(group.error))
             continue
@@ -108,8 +118,7 @@ def _expiring(facts: Facts, group: GroupLag) -> Finding:
         f"group {group.group}",
         f"it has no members and is {group.total:,} offsets behind",
         f"its offsets expire: {kept}",
-        "start it, or delete the group if nobody needs it",
-        f"python -m kafka.admin -b {facts.bootstrap} groups delete -g {group.group}",
+        "start it; if nobody needs the group any more, delete it",
     )
 
 

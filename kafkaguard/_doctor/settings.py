@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import TYPE_CHECKING
 
 from kafkaguard._doctor.facts import number_of
@@ -40,8 +41,12 @@ def check_transactions(facts: Facts) -> Iterator[Finding]:
                 f"{one.state}, {age or 0:,.0f} s, {where}, holds up {held:,} offsets",
                 "readers with isolation.level=read_committed get nothing behind it",
                 "abort it if its producer is gone; otherwise wait for its time limit",
-                f"kafkaguard txn abort {one.transactional_id or one.producer_id} "
-                f"-b {facts.bootstrap} --yes",
+                shlex.join(
+                    [
+                        *("kafkaguard", "txn", "abort", "-b", facts.bootstrap, "--yes"),
+                        *("--", one.transactional_id or str(one.producer_id)),
+                    ]
+                ),
             )
 
 
@@ -94,7 +99,7 @@ def check_settings(facts: Facts) -> Iterator[Finding]:
             "a record that was confirmed is lost with its broker",
             "set acks to all",
         )
-    if settings.get("enable.idempotence") == "false":
+    if settings.get("enable.idempotence", "").lower() == "false":
         yield Finding(
             "not-idempotent",
             RISKY,

@@ -202,9 +202,10 @@ def check_letters(facts: Facts) -> Iterator[Finding]:
                 f"the policy sends dead letters of {source} there, and there is none",
                 "rejected records fail with their error instead",
                 "create it",
-                f"python -m kafka.admin -b {facts.bootstrap} topics create "
-                f"-t {letters} --num-partitions 1 --replication-factor "
-                f"{3 if facts.is_replicated else 1}",
+                facts.admin(
+                    *("topics", "create", "-t", letters, "--num-partitions", "1"),
+                    *("--replication-factor", "3" if facts.is_replicated else "1"),
+                ),
             )
     for topic in facts.topics.values():
         is_named = topic.name in facts.letters.values()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kafkaguard._common.arguments import seconds
 from kafkaguard._common.public import public
 
 if TYPE_CHECKING:
@@ -20,11 +21,15 @@ class Unavailable(Exception):  # noqa: N818 - a state of a dependency, no fault 
     Args:
         message: What is down.
         after: Seconds until the next try. Default: the policy's backoff.
+
+    Raises:
+        TypeError: ``after`` is not a number.
+        ValueError: ``after`` is not above 0.
     """
 
     def __init__(self, message: str = "", *, after: float | None = None) -> None:
         super().__init__(message)
-        self.after = after
+        self.after = None if after is None else seconds("Unavailable(): after", after)
 
 
 @public("kafkaguard")
@@ -33,8 +38,20 @@ class BatchError(Exception):
 
     Args:
         errors: The exception of each failed record, by its index in the batch.
+
+    Raises:
+        TypeError: It is no mapping of exceptions by index.
+        ValueError: It is empty.
     """
 
     def __init__(self, errors: Mapping[int, BaseException]) -> None:
+        for index, error in errors.items():
+            if not isinstance(index, int) or not isinstance(error, BaseException):
+                raise TypeError(
+                    "BatchError takes exceptions by the index of their record, not "
+                    f"{{{index!r}: {error!r}}}"
+                )
+        if not errors:
+            raise ValueError("BatchError needs the exception of a record at least")
         super().__init__(f"{len(errors)} records of the batch failed")
         self.errors = dict(errors)

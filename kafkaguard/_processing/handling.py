@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard._common.public import public
-from kafkaguard._errors import ClientStateError
+from kafkaguard._errors import ClientConfigurationError, ClientStateError
 from kafkaguard._processing.work import WHOLE
 
 if TYPE_CHECKING:
@@ -93,16 +94,51 @@ def handle(
             for record in chunk.begin():
                 if stops:
                     return chunk.at, {}
-                handler(record)
+                if (result := handler(record)) is not None:
+                    _refuse_result(result)
         else:
             for record in chunk.begin():
                 if stops:
                     return chunk.at, {}
-                handler(decode(record))
+                if (result := handler(decode(record))) is not None:
+                    _refuse_result(result)
     except BaseException as error:  # noqa: BLE001 - the machine judges it
         index = chunk.at
         return index + 1, {index: error}
     return len(chunk.records), {}
+
+
+def never_runs(handler: Callable[..., object], *, awaited: bool) -> str | None:
+    """Say why a call of a handler would not run its body; None: it does.
+
+    Args:
+        handler: The application's.
+        awaited: Whether what it returns is awaited.
+    """
+    for function in (handler, getattr(handler, "__call__", None)):  # noqa: B004 - of an object
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(
+            function
+        ):
+            return "it is a generator function"
+        if not awaited and inspect.iscoroutinefunction(function):
+            return "it is a coroutine function"
+    return None
+
+
+def _refuse_result(result: object) -> None:
+    """Refuse what only a body that has not run returns.
+
+    Raises:
+        ClientConfigurationError: The record was not handled.
+    """
+    if inspect.iscoroutine(result) or inspect.isgenerator(result):
+        result.close()
+    elif not inspect.isasyncgen(result):
+        return
+    raise ClientConfigurationError(
+        f"the handler returned a {type(result).__name__}, so its body has not run: "
+        "give process() a plain function that does the work"
+    )
 
 
 def decode_batch(
@@ -131,7 +167,8 @@ def handle_batch(
     records, failures = decode_batch(chunk, decode)
     if records:
         try:
-            handler(records)
+            if (result := handler(records)) is not None:
+                _refuse_result(result)
         except BaseException as error:  # noqa: BLE001 - the machine judges it
             return len(chunk.records), {WHOLE: error}
     return len(records) + len(failures), failures

@@ -90,7 +90,6 @@ class Judge:
         self._client = client
         settings = policy.handler
         self._names = {
-            **dict.fromkeys(_REJECTED, Decision.REJECT),
             **dict.fromkeys(settings.retry_on, Decision.RETRY),
             **dict.fromkeys(settings.reject_on, Decision.REJECT),
             **dict.fromkeys(settings.wait_on, Decision.WAIT),
@@ -136,9 +135,12 @@ class Judge:
 
     def _find(self, cls: type) -> Decision:
         for parent in cls.__mro__:
-            for name in (f"{parent.__module__}.{parent.__qualname__}", parent.__name__):
+            path = f"{parent.__module__}.{parent.__qualname__}"
+            for name in (path, parent.__name__):
                 if name in self._names:
                     return self._names[name]
+            if path in _REJECTED:
+                return Decision.REJECT
         return Decision.RETRY
 
 

@@ -485,8 +485,7 @@ class ProcessingMachine:
             return None
         if self.rounds is not None and not self.rounds.is_taking:
             return None
-        if self._retries and self._retries[0].due <= now:
-            self._free_retries(now)
+        self._free_retries(now)
         outage = self._outage
         if outage is not None and (outage.probe is not None or now < outage.due):
             return None
@@ -546,8 +545,7 @@ class ProcessingMachine:
                 seqs.sort()
         else:
             lane.is_busy = True
-        number = 0 if self.rounds is None else self.rounds.number
-        chunk = Chunk(slot, seqs, slot.take(seqs), lanes, now, number)
+        chunk = Chunk(slot, seqs, slot.take(seqs), lanes, now)
         slot.running += 1
         self._running.add(chunk)
         return chunk
@@ -986,13 +984,17 @@ class ProcessingMachine:
         self.tick(now)
 
     def may_send(self, chunk: Chunk) -> bool:
-        """Return whether what a handler has sent belongs to the open transaction."""
+        """Return whether what a handler has sent belongs to the open transaction.
+
+        No round ends while a worker has some of its records, except those of a
+        partition that is gone, and at the end of the run.
+        """
         rounds = self.rounds
         return (
             rounds is not None
             and rounds.state is RoundState.OPEN
-            and rounds.number == chunk.round
             and not chunk.slot.is_gone
+            and not self.is_ended
         )
 
     def _begin_round(self, rounds: Rounds, now: float) -> None:
@@ -1086,8 +1088,12 @@ class ProcessingMachine:
             if at != chunk.seen_at:
                 chunk.seen_at, chunk.since = at, now
                 chunk.is_told = False
-            if now - chunk.started > LONGEST_CHUNK_S and not chunk.stops:
-                chunk.stop()
+            if now - chunk.started > LONGEST_CHUNK_S:
+                if not chunk.stops:
+                    chunk.stop()
+                self._count_early(chunk)  # its handler may hang: what is done counts
+                if self.rounds is None and not chunk.slot.is_gone:
+                    chunk.slot.advance()
             running = now - chunk.since
             if limit is not None and running > limit and not chunk.is_told:
                 chunk.is_told = True

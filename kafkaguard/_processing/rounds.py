@@ -78,7 +78,6 @@ class Rounds:
         self._offsets: dict[Slot, int] = {}
         self._is_failed = self._is_closed = False
         self.state = RoundState.NONE
-        self.number = 0
 
     @property
     def slots(self) -> Collection[Slot]:
@@ -145,7 +144,6 @@ class Rounds:
 
     def _begin(self, plan: list[tuple[Slot, int]]) -> None:
         self._taken = dict(plan)
-        self.number += 1
         self._is_failed = self._is_closed = False
         self.state = ROUNDS.after(self.state, RoundEvent.BEGIN)
 

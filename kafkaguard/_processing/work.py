@@ -35,7 +35,6 @@ class Chunk:
         seen_at: The last value of ``at`` that the machine saw.
         since: When the machine first saw it.
         is_told: Whether it was told that the handler is slow.
-        round: The number of the round to which it belongs; 0 without rounds.
         counted: How many records were counted as done before the chunk came back.
     """
 
@@ -45,7 +44,6 @@ class Chunk:
         "is_told",
         "lanes",
         "records",
-        "round",
         "seen_at",
         "seqs",
         "since",
@@ -61,10 +59,8 @@ class Chunk:
         records: list[Any],
         lanes: list[Lane],
         now: float,
-        number: int = 0,
     ) -> None:
         self.slot = slot
-        self.round = number
         self.seqs = seqs
         self.records = records
         self.lanes = lanes

@@ -2,7 +2,8 @@
 
 ``python -m tests.chaos --seconds 45 --seed 7`` runs three brokers (replication factor 3,
 min.insync.replicas 2) and four sending threads. It exits with 1 where a word was wrong.
-``--process`` runs services that handle records instead, and kills them too.
+``--process`` runs services that handle records instead, and kills them too; ``--once 50``
+kills a service 50 times that handles records exactly once.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from tests.chaos import processing
 from tests.chaos.clients import CLIENTS, DELIVERY_S
 from tests.chaos.faults import Faults
 from tests.chaos.load import Load
+from tests.contracts.once import check_kills
 
 PARTITIONS = 3
 TOPIC = {
@@ -187,8 +189,13 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--client", choices=CLIENTS, default="kafka-python")
     parser.add_argument("--process", action="store_true", help="services, not sends")
+    parser.add_argument("--once", type=int, metavar="KILLS", help="exactly once")
     parser.add_argument("--bare", action="store_true", help="a loop written by hand")
     chosen = parser.parse_args()
+    if chosen.once:
+        with KafkaCluster() as cluster:
+            check_kills(cluster, chosen.client, chosen.once, 500 * chosen.once)
+        return 0
     if chosen.process:
         return main_of_services(chosen)
     logging.getLogger("kafka").setLevel(logging.CRITICAL)

@@ -20,6 +20,8 @@ from kafkaguard.cluster import diagnose
 from kafkaguard.testing import FaultProxy, KafkaCluster
 from tests.doctor.faults import FAULTS, THREE, examine, execute
 
+#: Topics that are made in one request.
+AT_ONCE = 100
 TOPICS, PARTITIONS, GROUPS, LIMIT_S = 1000, 10, 200, 20.0
 
 
@@ -50,11 +52,12 @@ def try_large():
         counts = []
         for topics, groups in ((1, 1), (TOPICS, GROUPS)):
             admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-            made = admin.create_topics(
-                [NewTopic(f"large-{topics}-{n}", PARTITIONS, 1) for n in range(topics)]
-            )
-            for each in made.values():
-                each.result(120)
+            names = [f"large-{topics}-{number}" for number in range(topics)]
+            for first in range(0, topics, AT_ONCE):
+                some = names[first : first + AT_ONCE]
+                made = admin.create_topics([NewTopic(n, PARTITIONS, 1) for n in some])
+                for each in made.values():
+                    each.result(120)
             for number in range(groups):
                 consumer = Consumer(
                     {

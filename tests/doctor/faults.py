@@ -341,7 +341,13 @@ FAULTS = [
         "risky",
         "{topic}",
         committed(2),
-        remedied=True,
+    ),
+    Fault(
+        "a group that is not there",
+        "group-absent",
+        "risky",
+        "{topic}",
+        nothing,
     ),
     Fault(
         "a member that reads no more",

@@ -314,7 +314,11 @@ class Examination:
 
     async def _look(self) -> Look:
         """Measure the lag, and list members and transactions."""
-        question = Question(self._groups, columns=frozenset({"log_start", "members"}))
+        question = Question(
+            self._groups,
+            None if self._topics is None else frozenset(self._topics),
+            columns=frozenset({"log_start", "members"}),
+        )
         lag = await read_lag(self._cluster, self._known, question, self._deadline, {})
         lister = TransactionLister(self._cluster, self._known, self._deadline)
         can_list = all(

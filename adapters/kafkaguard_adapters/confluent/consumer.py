@@ -478,16 +478,17 @@ class GuardedConsumer(Processing, BlockingConsumer):
 
         Listeners get the guarded consumer, not the client's.
         """
-        given = dict(zip(_LISTENERS, args, strict=False)) | listeners
+        given = dict(zip(_LISTENERS, args, strict=False))
+        if len(args) > len(given) or given.keys() & listeners:
+            return self.client.subscribe(topics, *args, **listeners)  # raises TypeError
+        given |= listeners
         if given.get("on_lost") is None:  # then librdkafka's binding calls on_revoke
             given["on_lost"] = given.get("on_revoke")
         chained_listeners = {
             name: self._chained(name, given.pop(name, None)) for name in _LISTENERS
         }
         with _translated():
-            result = self.client.subscribe(
-                topics, *args[len(_LISTENERS) :], **chained_listeners, **given
-            )
+            result = self.client.subscribe(topics, **chained_listeners, **given)
         self._is_member = True
         self._subscription = topics, {"args": args, **listeners}
         self.is_assigned_by_user = False

@@ -56,6 +56,12 @@ class Arguments:
         if self.idle_timeout is not None:
             seconds("process(): idle_timeout", self.idle_timeout)
         flag("process(): until_end", self.until_end)
+        if self.letters is not None and not (
+            isinstance(self.letters, str) and self.letters
+        ):
+            raise TypeError(
+                f"process(): letters takes the name of a topic, not {self.letters!r}"
+            )
         if self.letters is not None and self.batch is not None:
             raise ValueError(
                 "process(): letters are handled one by one: leave batch out"

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kafkaguard._delivery.dialects import has_group
 from kafkaguard._errors import ClientConfigurationError, ClientStateError
+from kafkaguard._processing.handling import never_runs
 from kafkaguard_adapters.guard import guard
 from kafkaguard_adapters.processing.arguments import Arguments
 from kafkaguard_adapters.processing.driver_base import LETTERS_GROUP
@@ -144,10 +145,10 @@ class Processing(LettersReader):
             Exception: What the handler raised for a record, with ``on_reject: raise``.
                 A note names the record's topic, partition, offset and attempts.
         """
-        if iscoroutinefunction(handler):
+        if (why := never_runs(handler, awaited=False)) is not None:
             raise TypeError(
-                "process() of this client calls plain functions: write `def "
-                "handle(record)`, or use aiokafka for `async def`"
+                f"process() of this client calls plain functions, and {why}: write "
+                "`def handle(record)`, or use aiokafka for `async def`"
             )
         if self._run_driver is not None:
             raise ClientStateError(RUNNING)
@@ -257,7 +258,10 @@ class AwaitedProcessing(LettersReader):
             Exception: What the handler raised for a record, with ``on_reject: raise``.
                 A note names the record's topic, partition, offset and attempts.
         """
-        if not iscoroutinefunction(handler):
+        if not (
+            iscoroutinefunction(handler)
+            or iscoroutinefunction(getattr(handler, "__call__", None))  # noqa: B004 - of an object
+        ):
             raise TypeError(
                 "process() of aiokafka calls coroutine functions: write `async def "
                 "handle(record)`; a plain function would stop the event loop"

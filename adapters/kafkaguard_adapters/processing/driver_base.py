@@ -56,7 +56,10 @@ LETTERS_GROUP: Final = ".letters"
 MARGIN_S: Final = 2.0
 #: After these, the next poll may succeed.
 _PASSES: Final = frozenset(
-    {Action.RETRY, Action.REFRESH, Action.WAIT, Action.REJOIN, Action.IGNORE}
+    {
+        *(Action.RETRY, Action.REFRESH, Action.WAIT, Action.REJOIN, Action.IGNORE),
+        Action.IN_DOUBT,  # of a read: nothing was written
+    }
 )
 
 
@@ -118,7 +121,7 @@ class BaseDriver:
         self._known_ends: set[TopicPartition] = set()
         self._end: End | None = None
         self._stops = False
-        self._next_rest = 0.0
+        self._next_rest = self._read_at = 0.0
 
     # --- what the application sees ----------------------------------------------------
 
@@ -220,6 +223,24 @@ class BaseDriver:
                 ClientConfigurationError,
                 f"process(): on_reject is dead_letter, and the topic {names} does not "
                 "exist: create it, or name another one in dead_letter.topic",
+            )
+
+    def _topics_with_ends(self) -> Collection[str]:
+        """Return the topics to whose ends this run reads."""
+        return self._base_shell.topics() if self._arguments.until_end else ()
+
+    def _refuse_absent(self, missing: Collection[str]) -> None:
+        """Refuse to read to the end of a topic that has none.
+
+        Raises:
+            ClientConfigurationError: Some topics do not exist.
+        """
+        if missing:
+            names = ", ".join(sorted(missing))
+            raise self._base_shell.errors.make(
+                ClientConfigurationError,
+                f"process(until_end=True): the topic {names} does not exist, so it has "
+                "no end: create it, or correct the name",
             )
 
     def _poll_failed(self, error: KafkaGuardError, now: float) -> bool:

@@ -95,20 +95,21 @@ class Transactions:
         kept.append((args, kwargs))
         return _LaterResult()
 
-    def wrap(self, handler: Callable[[Any], object]) -> Callable[[Any], None]:
+    def wrap(self, handler: Callable[[Any], object]) -> Callable[[Any], object]:
         """Return a handler whose records are sent when it has returned."""
 
-        def call(record: Any) -> None:
+        def call(record: Any) -> object:
             kept: list[Any] = []
             token = _KEPT.set(kept)
             try:
-                handler(record)
+                result = handler(record)
             except BatchError:
                 self._send(kept)  # the handler says that the others are done
                 raise
             finally:
                 _KEPT.reset(token)
             self._send(kept)
+            return result
 
         return call
 

@@ -76,7 +76,9 @@ class TaskDriver(BaseDriver):
         Raises:
             BaseException: What has ended the run.
         """
-        self._refuse_missing(await self._shell.missing_topics(self._letter_topics()))
+        shell = self._shell
+        self._refuse_missing(await shell.missing_topics(self._letter_topics()))
+        self._refuse_absent(await shell.missing_topics(self._topics_with_ends()))
         assigned = self._shell.listen(self)
         for _ in range(self._arguments.workers):
             self._start(self._work())
@@ -110,7 +112,15 @@ class TaskDriver(BaseDriver):
     def _start(self, coroutine: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(coroutine)
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        """Forget a task; if the guard failed in it, end the run instead of hanging."""
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not self.machine.is_ended:
+            self.machine.fail(error, time.monotonic())
+            self._after_fact()
 
     # --- the pump ---------------------------------------------------------------------
 
@@ -138,20 +148,19 @@ class TaskDriver(BaseDriver):
             return
         if machine.is_open:
             await self._read(MOST, SLICE_S)
-        elif not await self._wait(KEEP_ALIVE_S):
+            return
+        await self._wait(KEEP_ALIVE_S)
+        if time.monotonic() - self._read_at >= KEEP_ALIVE_S:
             await self._read(1, 0.0)
 
-    async def _wait(self, seconds: float) -> bool:
-        """Wait for commands; return whether there are any."""
-        try:
+    async def _wait(self, seconds: float) -> None:
+        """Wait for commands."""
+        with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._wakes.wait()
-        except TimeoutError:
-            return False
-        return True
 
     async def _read(self, most: int, seconds: float) -> None:
-        machine = self.machine
+        machine, self._read_at = self.machine, time.monotonic()
         try:
             if self._arguments.until_end:
                 await self._look_up_ends()
@@ -274,9 +283,11 @@ class TaskDriver(BaseDriver):
     async def _wait_for_work(self) -> None:
         waiter = asyncio.get_running_loop().create_future()
         self._idle.append(waiter)
-        seconds = min(_IDLE_S, self.machine.work_due() - time.monotonic())
+        seconds = self.machine.work_due() - time.monotonic()
         try:
-            async with asyncio.timeout(max(0.001, seconds)):
+            async with asyncio.timeout(
+                min(_IDLE_S, seconds) if seconds > 0 else _IDLE_S
+            ):
                 await waiter
         except TimeoutError:
             if waiter in self._idle:

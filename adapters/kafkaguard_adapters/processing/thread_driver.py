@@ -10,6 +10,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkaguard._errors import KafkaGuardError
@@ -94,7 +95,9 @@ class ThreadDriver(BaseDriver):
         Raises:
             BaseException: What has ended the run.
         """
-        self._refuse_missing(self._shell.missing_topics(self._letter_topics()))
+        shell = self._shell
+        self._refuse_missing(shell.missing_topics(self._letter_topics()))
+        self._refuse_absent(shell.missing_topics(self._topics_with_ends()))
         if self._transactions is not None:
             self._transactions.open()
         assigned = self._shell.listen(self)
@@ -104,7 +107,8 @@ class ThreadDriver(BaseDriver):
                 self.assigned(assigned)
             self._pump()
             for place, offset in self._seeks():
-                self._shell.seek(place, offset)
+                with suppress(KafkaGuardError):  # it may be revoked by now
+                    self._shell.seek(place, offset)
         finally:
             self._over.set()
             with self._lock:
@@ -141,7 +145,17 @@ class ThreadDriver(BaseDriver):
         targets = [self._work] * self._arguments.workers + [self._send_letters]
         for number, target in enumerate(targets):
             name = f"kafkaguard-handler-{number}"
-            threading.Thread(target=target, name=name, daemon=True).start()
+            thread = threading.Thread(
+                target=self._watched, args=[target], name=name, daemon=True
+            )
+            thread.start()
+
+    def _watched(self, target: Callable[[], None]) -> None:
+        """Run a thread; if the guard fails in it, end the run instead of hanging."""
+        try:
+            target()
+        except BaseException as error:  # noqa: BLE001 - process() raises it
+            self._fail(error)
 
     # --- the pump ---------------------------------------------------------------------
 
@@ -176,10 +190,13 @@ class ThreadDriver(BaseDriver):
             return
         if is_open:
             self._read(MOST, SLICE_S)
-        elif not self._wakes.wait(KEEP_ALIVE_S):
+            return
+        self._wakes.wait(KEEP_ALIVE_S)
+        if time.monotonic() - self._read_at >= KEEP_ALIVE_S:
             self._read(1, 0.0)
 
     def _read(self, most: int, seconds: float) -> None:
+        self._read_at = time.monotonic()
         try:
             if self._arguments.until_end:
                 self._look_up_ends()
@@ -346,13 +363,12 @@ class ThreadDriver(BaseDriver):
 
     def _letter_handler(
         self, handler: Callable[[Any], object]
-    ) -> Callable[[Any], None]:
+    ) -> Callable[[Any], object]:
         """Return a handler of dead letters, which gets the records as first read."""
 
-        def handle_letter(record: Any) -> None:
+        def handle_letter(record: Any) -> object:
             restored = self._as_first_read(record)
-            if restored is not None:
-                handler(restored)
+            return None if restored is None else handler(restored)
 
         return handle_letter
 
@@ -365,7 +381,8 @@ class ThreadDriver(BaseDriver):
                 chunk = machine.take(now)
                 if chunk is not None:
                     return chunk
-                lock.wait(max(0.001, min(_IDLE_S, machine.work_due() - now)))
+                seconds = machine.work_due() - now
+                lock.wait(min(_IDLE_S, seconds) if seconds > 0 else _IDLE_S)
         return None
 
     # --- dead letters -----------------------------------------------------------------

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkaguard._delivery.dead_letters import ATTEMPTS, VALUE_BYTES, Reason
+from kafkaguard._delivery.dead_letters import ATTEMPTS, NULL_VALUE, VALUE_BYTES, Reason
 from kafkaguard._delivery.dialects import (
     LetterFacts,
     read_dialect,
@@ -76,6 +76,28 @@ class DeadLetter:
     is_cut: bool = False
     is_letter: bool = False
 
+    def check(self) -> None:
+        """Check what a function for ``fix`` has changed.
+
+        Raises:
+            TypeError: Something cannot be sent.
+        """
+        for name in ("key", "value"):
+            part = getattr(self, name)
+            if not isinstance(part, bytes | None):
+                raise TypeError(
+                    f"fix returned a letter whose {name} is {type(part).__name__}: "
+                    "give bytes or None"
+                )
+        for header in self.headers:
+            match header:
+                case (str(), bytes() | None):
+                    continue
+            raise TypeError(
+                f"fix returned a letter with the header {header!r}: give pairs of str "
+                "and bytes or None"
+            )
+
 
 def read_letter(
     key: bytes | None,
@@ -90,7 +112,7 @@ def read_letter(
     attempts = (values.get(ATTEMPTS) or b"").decode(errors="replace")
     return DeadLetter(
         key,
-        value,
+        None if NULL_VALUE in values else value,
         headers if dialect is None else without_letter_headers(headers, dialect),
         timestamp_ms if facts.timestamp_ms is None else facts.timestamp_ms,
         topic=facts.topic,

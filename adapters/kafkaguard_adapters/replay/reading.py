@@ -68,16 +68,16 @@ class LetterReader:
         self.starts: dict[int, int] = {}
         self.ends: dict[int, int] = {}
 
-    def open(self) -> None:
-        """Look up where the topic begins and ends; what arrives later is not read.
+    def open(self, numbers: Sequence[int]) -> None:
+        """Look up where partitions begin and end; what arrives later is not read.
+
+        Args:
+            numbers: The topic's partitions.
 
         Raises:
-            KafkaGuardError: The topic does not exist, or this user may not see it.
+            KafkaGuardError: The topic cannot be read.
         """
-        found = self.client.list_topics(self.topic, LOOK_S).topics[self.topic]
-        if found.error is not None:
-            raise make(found.error.code(), None, api="Metadata", topic=self.topic)
-        for number in sorted(found.partitions):
+        for number in numbers:
             self.starts[number], self.ends[number] = self.client.get_watermark_offsets(
                 TopicPartition(self.topic, number), LOOK_S
             )

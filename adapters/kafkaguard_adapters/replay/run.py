@@ -134,7 +134,7 @@ class Replay:
         plan = self.plan
         origins: Counter[Any] = Counter()
         set_aside_by: dict[str, set[str]] = {}
-        self._reader.open()
+        self._reader.open(self._ask(_find_partitions, self._topic))
         for message in self._reader.read_all(self._reader.positions()):
             letter = _letter_of(message)
             topic = self._target_of(letter)
@@ -164,6 +164,10 @@ class Replay:
                 f"{repeated} letters are of a record that has another letter here: "
                 "each of them is sent"
             )
+        if unknown := self._selection.reasons - plan.reasons.keys():
+            plan.remarks.append(
+                f"no letter has the reason {', '.join(sorted(unknown))}"
+            )
         if superseded := plan.reasons[Reason.SUPERSEDED]:
             plan.remarks.append(
                 f"{superseded} letters are SUPERSEDED: a newer record of their key is "
@@ -190,7 +194,8 @@ class Replay:
             return why
         if topic not in self._targets:
             self._targets[topic] = self._ask(look_at_target, topic)
-        return self._targets[topic].why_refused(letter, is_new=topic != letter.topic)
+        is_new = self._to is not None or topic != letter.topic
+        return self._targets[topic].why_refused(letter, is_new=is_new)
 
     # --- sending ----------------------------------------------------------------------
 
@@ -215,10 +220,8 @@ class Replay:
         """
         report = self.report
         if not self.plan.selected:  # nothing to send, so nothing is appended again
-            report.remaining, report.left = (
-                0,
-                Counter({NOT_SELECTED: self.plan.letters}),
-            )
+            if report.remaining:
+                report.left[NOT_SELECTED], report.remaining = report.remaining, 0
             return report
         size = TRANSACTION
         if self._rate is not None:
@@ -353,7 +356,8 @@ class Replay:
     def _produce(
         self, place: Place, letter: DeadLetter, record: DeadLetter, topic: str
     ) -> None:
-        has_partition = topic == letter.topic and record.partition is not None
+        is_own = self._to is None and topic == letter.topic
+        has_partition = is_own and record.partition is not None
         try:
             self._producer.produce(
                 topic,
@@ -379,6 +383,8 @@ class Replay:
                 f"fix returns a DeadLetter, or None to drop it, not "
                 f"{type(record).__name__}"
             )
+        if record is not None:
+            record.check()
         return record, None
 
     def _append(self, message: Message) -> None:
@@ -444,6 +450,24 @@ class Replay:
             self._returns.close()
         self._reader.close()
         self._calls.close_view()
+
+
+async def _find_partitions(view: ClusterView, topic: str) -> list[int]:
+    """Return the partitions of a topic.
+
+    Raises:
+        KafkaGuardError: No broker answers, or there is no such topic.
+    """
+    deadline = asyncio.get_running_loop().time() + LOOK_S
+    (found,) = (await view.cluster().refresh(deadline, [topic])).topics
+    if found.error_code:
+        raise make(
+            found.error_code,
+            "the dead-letter topic does not exist, or this user may not see it",
+            api="Produce",
+            topic=topic,
+        )
+    return sorted(each.partition_index for each in found.partitions)
 
 
 async def _ask_settings(view: ClusterView, topic: str) -> list[str]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,7 +23,6 @@ from kafkaguard.cli.output import PlainTable, console, say
 if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import datetime
-    from pathlib import Path
 
     from kafkaguard_adapters.replay.report import ReplayPlan, ReplayReport
     from kafkaguard_adapters.replay.run import Replay
@@ -120,7 +121,8 @@ def replay(  # noqa: PLR0913 - one for each option
                 canary=canary, confirm=_confirmation(job, watch, yes), max_back=max_back
             )
     except KafkaGuardError as error:
-        raise Problem(f"{error}\n{_describe_end(job.report)}") from error
+        end = f"\n{_describe_end(job.report)}" if job.plan.letters else ""
+        raise Problem(f"{error}{end}") from error
     except KeyboardInterrupt:
         say(_describe_end(job.report), err=True)
         raise
@@ -144,6 +146,7 @@ def _load(name: str) -> Any:
         Problem: There is no such function.
     """
     module, _, function = name.partition(":")
+    sys.path.insert(0, str(Path.cwd()))  # as `python -m` does
     try:
         return getattr(import_module(module), function)
     except (ImportError, AttributeError, ValueError) as error:
@@ -177,7 +180,8 @@ def _show_plan(plan: ReplayPlan) -> None:
 
 def _show_report(report: ReplayReport, *, as_json: bool, plan: bool) -> None:
     if as_json:
-        click.echo(json.dumps(report.to_dict()))
+        code = 0 if plan else report.exit_code
+        click.echo(json.dumps({**report.to_dict(), "exit_code": code}))
     if as_json or plan:
         return
     table = PlainTable(title=f"Replay of {report.plan.topic}")

@@ -1,0 +1,109 @@
+"""What an exception of a handler means."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from kafkaguard import Unavailable, errors, load_policy
+from kafkaguard._processing.judging import Decision, Judge, is_of_kafka
+
+
+def judge(error, **handler):
+    """Judge an exception under a policy."""
+    return Judge(load_policy({"handler": handler}), "model").judge(error, "t")
+
+
+class OwnError(OSError):
+    """An exception of the application."""
+
+
+@pytest.mark.parametrize(
+    ("error", "decision"),
+    [
+        (OwnError(), Decision.RETRY),
+        (TypeError(), Decision.REJECT),
+        (AttributeError(), Decision.REJECT),
+        (ValueError(), Decision.RETRY),
+        (Unavailable(), Decision.WAIT),
+        (KeyboardInterrupt(), Decision.END),
+        (errors.RequestTimedOutError(), Decision.RETRY),
+        (errors.InvalidRecordError(), Decision.REJECT),
+        (errors.SerializationFailedError(), Decision.REJECT),
+        (errors.TopicAuthorizationFailedError(), Decision.END),
+        (errors.ProducerFencedError(), Decision.END),
+    ],
+)
+def test_each_exception_has_its_meaning(error, decision):
+    """By its class, or by its verdict."""
+    assert judge(error).decision is decision
+
+
+def test_pydantics_validation_error_is_rejected():
+    """The record has another form than the model."""
+    from pydantic import BaseModel, ValidationError
+
+    class Order(BaseModel):
+        total: int
+
+    with pytest.raises(ValidationError) as caught:
+        Order(total="x")
+    assert judge(caught.value).decision is Decision.REJECT
+
+
+@pytest.mark.parametrize("name", ["OwnError", f"{OwnError.__module__}.OwnError"])
+@pytest.mark.parametrize(
+    ("setting", "decision"),
+    [
+        ("retry_on", Decision.RETRY),
+        ("reject_on", Decision.REJECT),
+        ("wait_on", Decision.WAIT),
+    ],
+)
+def test_a_class_is_named_with_or_without_its_module(setting, decision, name):
+    """Subclasses are included."""
+
+    class ChildError(OwnError):
+        pass
+
+    for error in (OwnError(), ChildError()):
+        assert judge(error, **{setting: name}).decision is decision
+
+
+def test_the_most_specific_name_wins():
+    """Whichever setting it is in, and before the defaults."""
+    settings = {"reject_on": "OSError", "wait_on": "OwnError", "retry_on": "TypeError"}
+    assert judge(OwnError(), **settings).decision is Decision.WAIT
+    assert judge(OSError(), **settings).decision is Decision.REJECT
+    assert judge(TypeError(), **settings).decision is Decision.RETRY
+
+
+def test_a_handler_has_limits_of_its_own():
+    """Not those of calls, and no retry takes from the budget."""
+    ruling = judge(OSError(), max_attempts=7, max_age=9).ruling
+    assert (ruling.max_attempts, ruling.deadline, ruling.cost) == (7, 9, 0)
+    assert judge(OSError()).ruling.deadline == math.inf
+
+
+def test_unavailable_says_when():
+    """None: the policy's backoff."""
+    assert judge(Unavailable("db", after=3)).after == 3
+    assert judge(Unavailable("db")).after is None
+    assert str(Unavailable("db")) == "db"
+
+
+def test_an_override_changes_what_a_kafka_error_means():
+    """As for calls."""
+    policy = load_policy({"overrides": [{"when": {"code": 7}, "action": "REJECT"}]})
+    judgement = Judge(policy, "model").judge(errors.RequestTimedOutError(), "t")
+    assert judgement.decision is Decision.REJECT
+
+
+def test_errors_of_clients_are_kafkas():
+    """Each client's own, and ours."""
+    import kafka.errors
+
+    assert is_of_kafka(kafka.errors.KafkaTimeoutError())
+    assert is_of_kafka(errors.UnknownServerError())
+    assert not is_of_kafka(TimeoutError())
