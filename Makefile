@@ -121,8 +121,9 @@ outages: .venv/installed
 	$(BIN)/python -m tests.soak outages --minutes 10
 
 .PHONY: soak
-soak: outages ## Spark streams through outages, and killed at random (an hour)
+soak: outages ## Spark through outages, and killed at random (two hours)
 	$(BIN)/python -m tests.soak kills --runs 20
+	$(BIN)/python -m tests.soak once --kills 200
 
 .PHONY: demo
 demo: .venv/installed ## The main job, on 336,776 real flights

@@ -6,6 +6,7 @@ are kept in a file, so a second call goes on after the last one.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import random
@@ -20,12 +21,14 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from kafka.protocol.producer import InitProducerIdRequest
 
 from kafkaguard.testing import KafkaCluster
 from kafkaguard_adapters.spark.once.offsets import Home, offsets_for
 from kafkaguard_adapters.spark.once.rules import Marker
 from kafkaguard_adapters.spark.once.transaction import open_producer
 from kafkaguard_adapters.spark.settings import make_settings
+from kafkaguard_adapters.wire.io_thread import run as wait_for
 from tests.soak.kills import descendants, find, kill
 from tests.spark.spark_reading import committed_values
 
@@ -185,7 +188,7 @@ def run(kills, seed, state=None, rows=ROWS):
     return [f"round {n}: {w}" for n, each in enumerate(done) for w in each["wrong"]]
 
 
-def roll_over(times=33_000):
+def roll_over(times=40_000):
     """Take over an id more often than an epoch has numbers; return what is wrong.
 
     A producer epoch is an int16: the coordinator then gives the id a new producer id.
@@ -202,9 +205,23 @@ def roll_over(times=33_000):
             transaction.commit(marker)
             if offsets.look(home, [0], stable=True)[1] != {0: marker}:
                 wrong.append(f"marker {number} was not committed")
-            for _ in range(times // 2 if number < 2 else 0):
-                offsets.fence([home.id_of(0)], 300)
+            if number < 2:
+                wait_for(_take_over(offsets._cluster, home.id_of(0), times // 2))
         return wrong
+
+
+async def _take_over(cluster, transactional_id, times):
+    """Take over an id, again and again, as new producers would."""
+    for _ in range(times):
+        request = InitProducerIdRequest(
+            transactional_id=transactional_id,
+            transaction_timeout_ms=300_000,
+            producer_id=-1,
+            producer_epoch=-1,
+        )
+        deadline = asyncio.get_running_loop().time() + 30
+        answer = await cluster.ask(request, 0, deadline)
+        assert not answer.error_code
 
 
 def compare(seed, rows=ROWS):

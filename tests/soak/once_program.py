@@ -19,13 +19,15 @@ CONFIG = {"transaction.timeout.ms": "20000", "delivery.timeout.ms": "15000"}
 
 
 def slowly(batches):
-    """Hand records on, some at a time."""
+    """Hand records on, some at a time; say that the job has begun."""
+    UP.touch()
     for batch in batches:
         time.sleep(PAUSE_S)
         yield batch
 
 
 folder = Path(FOLDER)
+UP = folder / f"up-{os.getpid()}"
 settings = {
     "spark.master": "local-cluster[2,1,1024]",
     "spark.executor.memory": "512m",
@@ -40,7 +42,6 @@ arguments = {
 }
 with spark_session("soak", settings=settings) as spark:
     schema = "key string, value string"
-    (folder / f"up-{os.getpid()}").touch()
     if KIND == "batch":
         rows = spark.read.schema(schema).parquet(str(folder / "input"))
         rows = rows.mapInArrow(slowly, schema)
