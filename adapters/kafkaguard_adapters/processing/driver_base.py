@@ -48,6 +48,8 @@ KEEP_ALIVE_S: Final = 0.1
 REST_S: Final = 0.5
 #: How long to wait after a poll has failed with an error that may pass.
 AFTER_ERROR_S: Final = 0.5
+#: How often topics are looked up until there is an answer.
+LOOK_UPS: Final = 5
 #: How long dead letters may take to be sent.
 LETTER_S: Final = 60.0
 #: The group that handles the letters of a group: its name, and this.

@@ -7,6 +7,7 @@ called ``run`` is the *pump*; it alone polls the client.
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
@@ -18,6 +19,7 @@ from kafkaguard_adapters.processing.driver_base import (
     AFTER_ERROR_S,
     KEEP_ALIVE_S,
     LETTER_S,
+    LOOK_UPS,
     MOST,
     SLICE_S,
     BaseDriver,
@@ -27,7 +29,7 @@ from kafkaguard_adapters.processing.driver_base import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine, Iterable
+    from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 
     from kafkaguard._cluster.reports import TopicPartition
     from kafkaguard._delivery.facts import Raw
@@ -40,6 +42,7 @@ if TYPE_CHECKING:
     from kafkaguard_policies.retry_policy import RetryPolicy
 
 _IDLE_S: Final = 0.5
+_log = logging.getLogger("kafkaguard.processing")
 #: UNKNOWN_MEMBER_ID and ILLEGAL_GENERATION: the partitions are lost.
 _LOST: Final = frozenset({25, 22})
 
@@ -76,9 +79,8 @@ class TaskDriver(BaseDriver):
         Raises:
             BaseException: What has ended the run.
         """
-        shell = self._shell
-        self._refuse_missing(await shell.missing_topics(self._letter_topics()))
-        self._refuse_absent(await shell.missing_topics(self._topics_with_ends()))
+        self._refuse_missing(await self._find_missing(self._letter_topics()))
+        self._refuse_absent(await self._find_missing(self._topics_with_ends()))
         assigned = self._shell.listen(self)
         for _ in range(self._arguments.workers):
             self._start(self._work())
@@ -262,6 +264,16 @@ class TaskDriver(BaseDriver):
             if not waiter.done():
                 waiter.set_result(None)
                 count -= 1
+
+    async def _find_missing(self, topics: Collection[str]) -> Collection[str]:
+        """Return the topics that do not exist; asked again if there is no answer."""
+        for _ in range(LOOK_UPS - 1):
+            try:
+                return await self._shell.missing_topics(topics)
+            except Exception as error:  # noqa: BLE001 - the last one is raised
+                _log.warning("process(): %s could not be looked up: %s", topics, error)
+                await asyncio.sleep(AFTER_ERROR_S)
+        return await self._shell.missing_topics(topics)
 
     async def _work(self) -> None:
         batch = self._arguments.batch

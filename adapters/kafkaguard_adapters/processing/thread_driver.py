@@ -7,6 +7,7 @@ while the client, a handler, a hook or the producer of dead letters is called.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import deque
@@ -28,6 +29,7 @@ from kafkaguard_adapters.processing.driver_base import (
     AFTER_ERROR_S,
     KEEP_ALIVE_S,
     LETTER_S,
+    LOOK_UPS,
     MOST,
     SLICE_S,
     BaseDriver,
@@ -38,7 +40,7 @@ from kafkaguard_adapters.processing.driver_base import (
 from kafkaguard_adapters.processing.exactly_once import Transactions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from kafkaguard._cluster.reports import TopicPartition
     from kafkaguard._delivery.facts import Raw
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.processing.shell import ThreadShell
     from kafkaguard_policies.retry_policy import RetryPolicy
 
+_log = logging.getLogger("kafkaguard.processing")
 #: The longest wait of an idle worker, in seconds.
 _IDLE_S: Final = 0.5
 #: How many dead letters are sent at a time.
@@ -95,9 +98,8 @@ class ThreadDriver(BaseDriver):
         Raises:
             BaseException: What has ended the run.
         """
-        shell = self._shell
-        self._refuse_missing(shell.missing_topics(self._letter_topics()))
-        self._refuse_absent(shell.missing_topics(self._topics_with_ends()))
+        self._refuse_missing(self._find_missing(self._letter_topics()))
+        self._refuse_absent(self._find_missing(self._topics_with_ends()))
         if self._transactions is not None:
             self._transactions.open()
         assigned = self._shell.listen(self)
@@ -123,6 +125,16 @@ class ThreadDriver(BaseDriver):
         if self._end.error is not None:
             raise self._end.error
         return self.report()
+
+    def _find_missing(self, topics: Collection[str]) -> Collection[str]:
+        """Return the topics that do not exist; asked again if there is no answer."""
+        for _ in range(LOOK_UPS - 1):
+            try:
+                return self._shell.missing_topics(topics)
+            except Exception as error:  # noqa: BLE001 - the last one is raised
+                _log.warning("process(): %s could not be looked up: %s", topics, error)
+                time.sleep(AFTER_ERROR_S)
+        return self._shell.missing_topics(topics)
 
     def finish(self) -> None:
         """End the run; wait for it, unless this is one of its own threads."""

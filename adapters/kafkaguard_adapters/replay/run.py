@@ -61,6 +61,8 @@ if TYPE_CHECKING:
 
 #: Seconds between two looks at a group that is watched.
 _GLANCE_S = 1.0
+#: PRODUCER_FENCED.
+_FENCED = 90
 #: The error of a record whose batch was refused for another one.
 _MATE = "BATCH_MATE_REFUSED"
 #: What is never taken, and what another attempt cannot change.
@@ -120,6 +122,8 @@ class Replay:
         self._own: set[Place] = set()
         self._sent_to: dict[tuple[str, int], int] = {}
         self._returns: Returns | None = None
+        #: The position that the last own transaction has committed.
+        self._position: dict[int, int] = {}
         self.plan = ReplayPlan(topic, ID + topic)
         self.report = ReplayReport(self.plan)
 
@@ -247,7 +251,8 @@ class Replay:
             size = max(1, min(size, int(self._rate)))
         self._open_producer()
         self._returns = Returns(self._config, self._reader, self._own)
-        self._reader.begin(self._positions())
+        self._position = self._positions()
+        self._reader.begin(self._position)
         chunks = split_into_transactions(self._entries, canary, size)
         for number, entries in enumerate(chunks):
             started = time.monotonic()
@@ -322,10 +327,19 @@ class Replay:
                 self._open_producer()
                 positions = self._positions()
                 self._reader.begin(positions)
-                if not _is_done(entries, positions):
+                if positions == self._position:
                     self.report.aborted += 1
                     continue
+                if positions != self._position | _ends(messages):
+                    raise make(
+                        _FENCED,
+                        "another replay of this topic has taken over: what it has sent "
+                        "is not counted here",
+                        api="EndTxn",
+                        topic=self._topic,
+                    ) from error
             break
+        self._position |= _ends(messages)
         for what, why in self._outcomes:
             if what == "left":
                 self.report.left[why] += 1
@@ -337,10 +351,7 @@ class Replay:
 
     def _transact(self, messages: Sequence[Message]) -> None:
         self._outcomes.clear()
-        ends: dict[int, int] = {}
-        for message in messages:
-            at = message.partition()
-            ends[at] = max(ends.get(at, 0), message.offset() + 1)
+        ends = _ends(messages)
         with self._producer.transaction():
             for message in messages:
                 self._send(message)
@@ -507,8 +518,10 @@ def _letter_of(message: Message) -> DeadLetter:
     )
 
 
-def _is_done(entries: Sequence[Entry], positions: Mapping[int, int]) -> bool:
-    """Return whether the positions are behind all letters of a transaction."""
-    return all(
-        entry.place.offset < positions[entry.place.partition] for entry in entries
-    )
+def _ends(messages: Sequence[Message]) -> dict[int, int]:
+    """Return the positions behind the letters of a transaction."""
+    ends: dict[int, int] = {}
+    for message in messages:
+        at = message.partition()
+        ends[at] = max(ends.get(at, 0), message.offset() + 1)
+    return ends
