@@ -212,6 +212,12 @@ class ProcessingMachine:
         """Whether the run has ended."""
         return self.state is RunState.ENDED
 
+    @property
+    def has_nothing(self) -> bool:
+        """Whether no record that was read is still to be done or committed."""
+        is_open = self.rounds is not None and self.rounds.has_records
+        return not is_open and not any(slot.records for slot in self.slots.values())
+
     # --- partitions -------------------------------------------------------------------
 
     def assigned(self, places: Iterable[TopicPartition], now: float) -> None:
@@ -1110,7 +1116,7 @@ class ProcessingMachine:
         if (
             not self.is_open
             or any(slot.undone for slot in slots)
-            or (rounds is not None and rounds.state is not RoundState.NONE)
+            or (rounds is not None and rounds.has_records)
         ):
             self._busy_at = now
             return False

@@ -85,6 +85,11 @@ class Rounds:
         return [slot for slot in self._taken if not slot.is_gone]
 
     @property
+    def has_records(self) -> bool:
+        """Whether a round is open that has records, and not only positions."""
+        return self.state is not RoundState.NONE and any(self._taken.values())
+
+    @property
     def is_taking(self) -> bool:
         """Whether workers may begin records of the round."""
         return self.state is RoundState.OPEN and not (

@@ -81,7 +81,8 @@ class ThreadDriver(BaseDriver):
         self._transactions = None
         if producer is not None:
             self._transactions = Transactions(producer, shell.send_name, self.machine)
-        #: The group's metadata after the last poll that returned records.
+        #: The group's metadata after the last poll that returned records, or after a
+        #: later one while the machine had none.
         self._metadata: Any = None
         self._shell = shell
         self._lock = threading.Condition(threading.Lock())
@@ -237,6 +238,9 @@ class ThreadDriver(BaseDriver):
         places = self._resting(now)
         if not places:
             return
+        if self._transactions is not None and self.machine.has_nothing:
+            # A member that has read nothing yet commits its positions too.
+            self._metadata = self._shell.group_metadata()
         positions = self._shell.positions(places)
         with self._lock:
             self.machine.at_rest(positions, now)
