@@ -54,6 +54,23 @@ def check_brokers(facts: Facts) -> Iterator[Finding]:
         )
 
 
+def check_sight(facts: Facts) -> Iterator[Finding]:
+    """This user sees all topics and groups."""
+    for look in facts.looks[-1:]:
+        if look.lag.sees_all_topics is False:
+            yield not_judged(
+                "topics-hidden",
+                "topics",
+                "there may be topics that this user may not Describe",
+            )
+        if look.lag.sees_all_groups is False:
+            yield not_judged(
+                "groups-hidden",
+                "groups",
+                "there may be groups and transactions that this user may not Describe",
+            )
+
+
 def check_rights(facts: Facts) -> Iterator[Finding]:
     """This user may use the topics that it can see."""
     for topic in facts.topics.values():

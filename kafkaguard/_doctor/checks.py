@@ -9,8 +9,9 @@ from kafkaguard._doctor.brokers import (
     check_brokers,
     check_disks,
     check_rights,
+    check_sight,
 )
-from kafkaguard._doctor.findings import BAD, RISKY, Finding, Severity, not_judged
+from kafkaguard._doctor.findings import Finding, Severity, not_judged
 from kafkaguard._doctor.groups import check_members, check_offsets, check_progress
 from kafkaguard._doctor.settings import (
     check_fencing,
@@ -51,7 +52,7 @@ CHECKS: dict[str, tuple[Callable[[Facts], Iterator[Finding]], ...]] = {
     ),
     "groups": (check_offsets, check_progress, check_members),
     "transactions": (check_transactions, check_fencing, check_transaction_timeout),
-    "rights": (check_rights,),
+    "rights": (check_sight, check_rights),
     "settings": (check_settings,),
     "disks": (check_disks,),
 }
@@ -60,7 +61,7 @@ CHECKS: dict[str, tuple[Callable[[Facts], Iterator[Finding]], ...]] = {
 def run_checks(facts: Facts, only: tuple[str, ...] = ()) -> list[Finding]:
     """Run the checks, or those of some areas.
 
-    An area in which nothing is wrong has one finding that says so.
+    An area in which nothing is wrong, and all was judged, has one finding that says so.
     """
     findings: list[Finding] = []
     for area, checks in CHECKS.items():
@@ -70,7 +71,7 @@ def run_checks(facts: Facts, only: tuple[str, ...] = ()) -> list[Finding]:
         found += [
             not_judged(a, a, str(error)) for a, error in facts.failures if a == area
         ]
-        if not any(each.severity in (BAD, RISKY) for each in found):
+        if not found:
             findings.append(
                 Finding(
                     area, Severity.FINE, area, f"{len(checks)} checks found nothing"

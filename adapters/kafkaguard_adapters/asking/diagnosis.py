@@ -122,7 +122,7 @@ class Examination:
                 self._facts.log_dirs = await self._try("disks", self._disks())
             if "topics" in areas:
                 await self._try("topics", self._compacted_and_tiered())
-            needs_looks = {"groups", "transactions"} & set(areas)
+            needs_looks = {"groups", "rights", "transactions"} & set(areas)
             for number in range(samples if needs_looks else 0):
                 if number:
                     await asyncio.sleep(self._facts.interval)
