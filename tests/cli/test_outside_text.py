@@ -102,13 +102,17 @@ ARGUMENTS = {
     "broker": ["--brokers"],
     "decode": [],
     "demo": ["--flights"],
+    "doctor": ["-b", "127.0.0.1:1", "--timeout", "0.5", "--topic"],
     "errors": ["--api"],
     "explain": ["--policy"],
     "lag": ["-b", "127.0.0.1:1", "--timeout", "0.5", "--"],
     "log-dirs": ["-b", "127.0.0.1:1", "--timeout", "0.5", "--topic"],
+    "once": ["show", "-b", "127.0.0.1:1", "--timeout", "0.5", "--"],
     "pipeline": ["run"],
     "policy": ["check"],
     "proxy": ["--bootstrap-server"],
+    "replay": ["-b", "127.0.0.1:1", "orders.dlq", "--fix"],
+    "txn": ["list", "-b", "127.0.0.1:1", "--timeout", "0.5", "--older"],
 }
 
 

@@ -257,7 +257,11 @@ def test_dead_letter_is_kept_whole_up_to_the_last_byte_that_its_topic_takes(
     limit = SizeLimit(1_500, "max.message.bytes of the topic")
     refused = record_error(Reason.TOO_LARGE, topic, limit.describe("4,567"))
     letter = dead_letters.letter(
-        raw_of(record), refused, topic=dead_topic, size_limit=10**6, errors=errors
+        raw_of(record),
+        dead_letters.refusal_facts(refused),
+        topic=dead_topic,
+        size_limit=10**6,
+        errors=errors,
     )
     size = batch_size(letter.key, letter.value, letter.headers)
     value = "x" * (4_000 + 5_000 - size + beyond)
