@@ -56,9 +56,14 @@ class Shell(AIOKafkaConsumerShell):
     def __init__(self):
         self._held, self._resettable, self._reads_followers = frozenset(), set(), False
         self.driver, self.notified = Driver(), []
+        self.group_starts = SimpleNamespace(found=lambda starts: None)
         states = {
-            A: SimpleNamespace(has_valid_position=True, position=4),
-            B: SimpleNamespace(has_valid_position=True, position=5),
+            A: SimpleNamespace(
+                has_valid_position=True, position=4, awaiting_reset=False
+            ),
+            B: SimpleNamespace(
+                has_valid_position=True, position=5, awaiting_reset=False
+            ),
         }
         self.assignment_of_client = SimpleNamespace(
             tps=[A, B], state_value=states.__getitem__

@@ -148,7 +148,11 @@ def test_header_name_with_a_nul_is_refused_and_shown_in_the_dead_letter():
     assert error_from(RuntimeError(as_text(error))).verdict is error.verdict
     record = raw_of(columns.record(2))
     letter = dead_letters.letter(
-        record, error, topic="d", size_limit=9999, errors=errors
+        record,
+        dead_letters.refusal_facts(error),
+        topic="d",
+        size_limit=9999,
+        errors=errors,
     )
     assert letter.headers[:2] == [("a", b"1"), ("b\N{SYMBOL FOR NULL}c", b"2")]
 
@@ -175,7 +179,11 @@ def test_long_name_is_shown_in_part():
     assert len(str(error)) < 1000
     record = Raw(b"k", b"v")
     letter = dead_letters.letter(
-        record, error, topic="dead", size_limit=1000, errors=errors
+        record,
+        dead_letters.refusal_facts(error),
+        topic="dead",
+        size_limit=1000,
+        errors=errors,
     )
     assert dict(letter.headers)["kafkaguard.topic"] == b"x" * 249 + b"..."
 

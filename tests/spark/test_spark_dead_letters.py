@@ -20,7 +20,11 @@ def letter(record, limit):
     """Make the dead letter of a record that is too large."""
     error = record_error(Reason.TOO_LARGE, record.topic)
     return dead_letters.letter(
-        raw_of(record), error, topic="dead", size_limit=limit, errors=errors
+        raw_of(record),
+        dead_letters.refusal_facts(error),
+        topic="dead",
+        size_limit=limit,
+        errors=errors,
     )
 
 
