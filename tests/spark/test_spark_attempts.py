@@ -9,7 +9,7 @@ from pyspark import SparkFiles, TaskContext
 
 from kafkaguard import errors as e
 from kafkaguard.spark import error_from
-from kafkaguard_adapters.spark.driver import write
+from kafkaguard_adapters.spark.driver import job
 from kafkaguard_adapters.spark.executor import earlier_attempts, task
 from kafkaguard_adapters.spark.executor.task import run_task
 from kafkaguard_adapters.spark.marker import TaskFailedError, TimeIsOverError
@@ -100,7 +100,7 @@ def test_a_task_whose_time_is_over_does_not_fail_so_that_spark_does_not_repeat_i
     (batch,) = task.CountingTask(settings, {})(())
     (row,) = batch.to_pylist()
     with pytest.raises(TimeIsOverError) as caught:
-        write._raise_failure([SimpleNamespace(**row)])
+        job._raise_failure([SimpleNamespace(**row)])
     assert error_from(caught.value).summary == "slow"
 
 
