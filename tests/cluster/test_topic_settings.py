@@ -29,7 +29,7 @@ def test_settings_that_a_broker_does_not_tell_are_not_known():
     assert TopicSettings(None, False, None) == read({})
 
 
-def test_all_three_settings_are_read():
+def test_all_settings_are_read():
     """The size as a number; the facts are what a verdict may rest on."""
     found = read(
         {
@@ -39,5 +39,5 @@ def test_all_three_settings_are_read():
             "retention.ms": "1",
         }
     )
-    assert TopicSettings(True, True, 1_048_588) == found
+    assert TopicSettings(True, True, 1_048_588, 1) == found
     assert TopicFacts(compacted=True, tiered=True) == found.facts
