@@ -108,10 +108,10 @@ def run(spark):
 def write_once(df, stream):
     """Write exactly once, as a batch and as a stream; return what was delivered."""
     to = {"bootstrap_servers": SERVERS, "partitions": 2}
-    report = kafkaguard.spark.write(df, ONCE, exactly_once="batch", **to)
+    report = kafkaguard.spark.write(df, ONCE, exactly_once=f"batch-{ONCE}", **to)
     checkpoint = f"{FOLDER}/once"
     function = kafkaguard.spark.foreach_batch(
-        ONCE, exactly_once="stream", checkpoint=checkpoint, **to
+        ONCE, exactly_once=f"stream-{ONCE}", checkpoint=checkpoint, **to
     )
     writer = stream.where("key is not null").writeStream.foreachBatch(function)
     writer = writer.option("checkpointLocation", checkpoint)
