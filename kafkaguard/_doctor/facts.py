@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kafkaguard._errors import KafkaGuardError
 
 #: Operations in a list of authorized operations (KIP-430).
-READ, WRITE, DESCRIBE, DESCRIBE_CONFIGS = 3, 4, 8, 10
+READ, WRITE = 3, 4
 
 #: From so many brokers on, replication is judged.
 _REPLICATED = 3

@@ -14,9 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka.protocol.admin import DescribeConfigsRequest, ListTransactionsRequest
-from kafka.protocol.consumer import FetchRequest
 from kafka.protocol.metadata import MetadataRequest
-from kafka.record import MemoryRecords
 
 from kafkaguard._cluster.offsets import EARLIEST, LATEST, READ_UNCOMMITTED
 from kafkaguard._cluster.reports import TopicPartition, make
@@ -31,6 +29,7 @@ from kafkaguard._doctor.facts import (
 from kafkaguard._doctor.findings import Diagnosis, sort_findings
 from kafkaguard._errors import KafkaGuardError, RemoteStorageNotReadyError
 from kafkaguard_adapters.asking import log_dirs
+from kafkaguard_adapters.asking.fetch_probe import count_keyless
 from kafkaguard_adapters.asking.lag import Question, read_lag
 from kafkaguard_adapters.asking.list_offsets import Leaders, OffsetLister
 from kafkaguard_adapters.asking.topic_settings import FactsOfTopics
@@ -56,9 +55,8 @@ _TOPIC_SETTINGS: Final = (
     "unclean.leader.election.enable",
 )
 _BROKER_SETTINGS: Final = ("offsets.retention.minutes", "transaction.max.timeout.ms")
-#: The last records of a compacted topic that are read, and the bytes of each partition.
-_LAST, _BYTES = 20, 64 * 1024
-_LAST_WITH_NAMES: Final = 12
+#: The last records of a compacted topic that are read.
+_LAST: Final = 20
 
 
 class Examination:
@@ -275,42 +273,12 @@ class Examination:
             if each.offset:
                 by_leader[led[place]][place] = max(0, each.offset - _LAST)
         parts = await asyncio.gather(
-            *(self._count_keyless(*each) for each in by_leader.items())
+            *(
+                count_keyless(self._cluster, *each, self._deadline)
+                for each in by_leader.items()
+            )
         )
         return {place: n for part in parts for place, n in part.items() if n}
-
-    async def _count_keyless(
-        self, leader: int, offsets: Mapping[TopicPartition, int]
-    ) -> dict[TopicPartition, int]:
-        topic_class = FetchRequest.FetchTopic
-        by_topic: defaultdict[str, list[Any]] = defaultdict(list)
-        for place, offset in offsets.items():
-            by_topic[place.topic].append(
-                topic_class.FetchPartition(
-                    partition=place.partition,
-                    fetch_offset=offset,
-                    partition_max_bytes=_BYTES,
-                )
-            )
-        request = FetchRequest(
-            max_wait_ms=0,
-            min_bytes=0,
-            max_bytes=_BYTES * len(offsets),
-            session_epoch=-1,
-            topics=[topic_class(topic=t, partitions=p) for t, p in by_topic.items()],
-            forgotten_topics_data=[],
-        )
-        try:
-            answer = await self._cluster.ask(
-                request, leader, self._deadline, max_version=_LAST_WITH_NAMES
-            )
-        except KafkaGuardError:
-            return {}
-        return {
-            TopicPartition(topic.topic, each.partition_index): _count(each.records)
-            for topic in answer.responses
-            for each in topic.partitions
-        }
 
     async def _look(self) -> Look:
         """Measure the lag, and list members and transactions."""
@@ -353,20 +321,6 @@ def _topic(answer: Any, settings: Mapping[str, str] | None) -> TopicState:
 
 def _values(result: Any) -> dict[str, str]:
     return {each.name: each.value for each in result.configs if each.value is not None}
-
-
-def _count(records: Any) -> int:
-    """Count the records without a key; what cannot be decompressed is left out."""
-    count = 0
-    buffer = MemoryRecords(bytes(records or b""))
-    try:
-        while buffer.has_next():
-            batch = buffer.next_batch()
-            if not getattr(batch, "is_control_batch", False):
-                count += sum(record.key is None for record in batch)
-    except Exception:  # noqa: BLE001 - the codecs raise any kind of exception
-        return count
-    return count
 
 
 def _members(lag: LagReport) -> dict[str, dict[str, str | None]]:

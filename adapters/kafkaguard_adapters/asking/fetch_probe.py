@@ -244,6 +244,40 @@ async def read_next_records(
     return records
 
 
+async def count_keyless(
+    cluster: Cluster,
+    leader: int,
+    offsets: Mapping[TopicPartition, int],
+    deadline: float,
+) -> dict[TopicPartition, int]:
+    """Count the records without a key from some offsets on, with one Fetch.
+
+    At most 64 KiB of each partition are read; what cannot be decoded is left out.
+    """
+    request = _request(
+        offsets,
+        max_bytes=_BATCH_BYTES * len(offsets),
+        partition_bytes=_BATCH_BYTES,
+        isolation=READ_UNCOMMITTED,
+    )
+    try:
+        answer = await _send(cluster, request, leader, deadline)
+    except KafkaGuardError:
+        return {}
+    return {place: _keyless_in(each.records) for place, each in _partitions(answer)}
+
+
+def _keyless_in(records: bytes | None) -> int:
+    count = 0
+    try:
+        for batch in _batches(records):
+            if not getattr(batch, "is_control_batch", False):
+                count += sum(record.key is None for record in batch)
+    except Exception:  # noqa: BLE001 - the codecs raise any kind of exception
+        return count
+    return count
+
+
 async def probe(
     cluster: Cluster,
     leader: int,

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.replay.report import ReplayPlan, ReplayReport
     from kafkaguard_adapters.replay.run import Replay
 
-#: Seconds that a watched group has to pass the canary.
-WATCH_S = 600.0
 #: Without an offset it is local time.
 _TIME = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%S%z"])
 
@@ -135,6 +133,8 @@ def replay(  # noqa: PLR0913 - one for each option
 def _confirmation(job: Replay, watch: str | None, yes: bool) -> Callable[[], bool]:
     """Return what decides after the canary whether to go on."""
     if watch is not None:
+        from kafkaguard_adapters.replay.calls import WATCH_S
+
         return lambda: job.watch(watch, WATCH_S)
     return lambda: yes or click.confirm("The canary was sent. Go on?", err=True)
 
