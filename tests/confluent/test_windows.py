@@ -317,6 +317,21 @@ def test_a_refused_record_may_be_written_if_it_was_sent_before(
     assert refusal.was_unanswered is is_doubtful
 
 
+@pytest.mark.parametrize("config", [{}, {"retries": 5}, {"retries": 0}])
+def test_a_partition_that_is_not_there_is_in_doubt_only_if_the_client_repeats(config):
+    """Metadata that comes late is no attempt."""
+    window, _ = make()
+    take(window)
+    gone = KafkaError(KafkaError._UNKNOWN_PARTITION)
+    window.on_delivery(gone, message(partition=99, latency=0.1))
+    repeats = ProducerSettings(config).repeats
+    known = ClientFacts(is_dying=False, retry_s=0.075, repeats=repeats)
+    (refusal,) = window.refusals(known)
+    assert (refusal.sent, repeats) == (
+        ("never", False) if config == {"retries": 0} else ("maybe", True)
+    )
+
+
 @pytest.mark.parametrize(
     ("config", "seconds"),
     [

@@ -103,6 +103,11 @@ class ProducerSettings:
         return _LEAST_WAIT * min(map(self._number, names)) / 1000
 
     @property
+    def repeats(self) -> bool:
+        """Whether the client sends a record again that got no answer."""
+        return float(self._config.get("retries", 1)) > 0
+
+    @property
     def is_idempotent(self) -> bool:
         """Whether the producer numbers its records."""
         return bool(self.transactional_id) or self.is_true("enable.idempotence")

@@ -313,6 +313,7 @@ class ConfluentShell(ReportingShell):
             purged_at,
             self._final_death,
             broken if broken_at > since else None,
+            self._settings.repeats,
         )
 
     def keep_resend_report(self, token: int, message: Any) -> None:

@@ -102,6 +102,7 @@ class ClientFacts(NamedTuple):
             seconds. Records that the client purges by itself have other causes.
         death: Why no client can send the records of a dead one, or None.
         broken: The client's error about a failed connection since then, or None.
+        repeats: Whether the client sends a record again that got no answer.
     """
 
     is_dying: bool
@@ -111,6 +112,7 @@ class ClientFacts(NamedTuple):
     purged_at: float = -_FOREVER
     death: KafkaException | None = None
     broken: KafkaError | None = None
+    repeats: bool = True
 
     def may_be_sent_before(self, report: FailedReport) -> bool:
         """Return whether a record may have been sent before its last attempt.
@@ -545,7 +547,7 @@ def _refusal(
         error = _doubtful("the client dropped it with its partition, which is gone")
         facts = _dropped("client" if client_facts.is_dying else "record", is_sent=True)
     elif code in _UNKNOWN or partition is None:
-        is_sent = client_facts.may_be_sent_before(report)
+        is_sent = client_facts.repeats and client_facts.may_be_sent_before(report)
         error = _doubtful("its partition is gone") if is_sent else report.error
         facts = _dropped("record", is_sent=is_sent)
     else:
