@@ -51,6 +51,10 @@ class TestConfluentProcess(OnceContract, ProcessContract):
         """Return key and value."""
         return record.key(), record.value()
 
+    def headers(self, record):
+        """Return the headers."""
+        return record.headers()
+
     def place(self, record):
         """Return topic, partition and offset."""
         return record.topic(), record.partition(), record.offset()

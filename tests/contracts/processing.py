@@ -567,6 +567,7 @@ class ProcessContract:
             seen.values.clear()
             report = member.process(handle, letters=letters)
             assert (report.dead_lettered, list(seen.values)) == (1, [b"4"])
+            assert report.processed == 1  # the others' letters are not counted
             broken.clear()
             places = []
             report = member.process(
@@ -577,6 +578,37 @@ class ProcessContract:
         facts = letter_facts(last.headers())
         assert (facts.topic, facts.partition, facts.offset) == (kafka_topic, 0, 1)
         assert committed(kafka_cluster, "one.letters", letters, 1) == [5]
+
+    def test_a_letter_of_nothing_is_nothing_again(
+        self, kafka_cluster, kafka_topic, caplog
+    ):
+        """Not an empty value, which is another record. No run warns of its letters."""
+        letters = f"{kafka_topic}.dlq"
+        kafka_cluster.create_topic(letters)
+        producer = Producer({"bootstrap.servers": kafka_cluster.bootstrap_servers})
+        records = [(None, None), (None, b""), (b"", b""), (b"k", None)]
+        for key, value in records:
+            producer.produce(kafka_topic, value, key=key, headers=[("h", b"1")])
+        producer.flush()
+
+        def reject(_):
+            raise TypeError
+
+        seen = []
+        policy = LETTERS | {"handler": {"max_attempts": 2}}
+        with self.open(kafka_cluster, kafka_topic, policy=policy) as member:
+            assert member.process(reject, until_end=True).dead_lettered == 4
+            assert member.process(reject, letters=letters).dead_lettered == 4
+            member.process(
+                lambda record: seen.append((self.read(record), self.headers(record))),
+                letters=letters,
+            )
+        assert seen == [(each, [("h", b"1")]) for each in records]
+        assert "does not use" not in caplog.text
+
+    def headers(self, record):
+        """Return the headers of a record."""
+        return list(record.headers)
 
     def place(self, record):
         """Return topic, partition and offset of a record."""

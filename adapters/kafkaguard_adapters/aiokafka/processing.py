@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from kafkaguard._delivery.dialects import LetterFacts
-    from kafkaguard._delivery.facts import Header
     from kafkaguard_adapters.aiokafka._private.consuming.committing import Committing
     from kafkaguard_adapters.building import Wish
     from kafkaguard_adapters.processing.arguments import Arguments
@@ -122,17 +121,16 @@ class AIOKafkaProcessShell:
         """Return a record's bytes."""
         return Raw(record.key, record.value, list(record.headers), record.timestamp)
 
-    def restore(
-        self, record: Any, facts: LetterFacts, headers: Sequence[Header]
-    ) -> Any:
+    def restore(self, record: Any, facts: LetterFacts, raw: Raw) -> Any:
         """Return a dead letter as the record that was first read."""
         return replace(
             record,
             topic=facts.topic,
             partition=facts.partition,
             offset=facts.offset,
-            timestamp=facts.timestamp_ms or record.timestamp,
-            headers=tuple(headers),
+            timestamp=raw.timestamp_ms,
+            value=raw.value,
+            headers=tuple(raw.headers),
         )
 
     # --- the client -------------------------------------------------------------------
@@ -282,7 +280,7 @@ class AIOKafkaProcessShell:
             if value is not None
         }
         settings["enable_idempotence"] = True
-        policy = letter_policy(self._policy)
+        policy = letter_policy(self._policy, errors)
         producer = guard(factory=AIOKafkaProducer, config=settings, policy=policy)
         await producer.start()
         return producer

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from kafkaguard._delivery.dialects import LetterFacts
-    from kafkaguard._delivery.facts import Header
     from kafkaguard_adapters.building import Wish
     from kafkaguard_adapters.kafka_python._private.consuming.committing import (
         Committing,
@@ -110,16 +109,15 @@ class KafkaPythonProcessShell:
         """Return a record's bytes."""
         return Raw(record.key, record.value, record.headers, record.timestamp)
 
-    def restore(
-        self, record: Any, facts: LetterFacts, headers: Sequence[Header]
-    ) -> Any:
+    def restore(self, record: Any, facts: LetterFacts, raw: Raw) -> Any:
         """Return a dead letter as the record that was first read."""
         return record._replace(
             topic=facts.topic,
             partition=facts.partition,
             offset=facts.offset,
-            timestamp=facts.timestamp_ms or record.timestamp,
-            headers=list(headers),
+            timestamp=raw.timestamp_ms,
+            value=raw.value,
+            headers=list(raw.headers),
         )
 
     # --- the client -------------------------------------------------------------------
@@ -274,7 +272,7 @@ class KafkaPythonProcessShell:
             names = KafkaProducer.DEFAULT_CONFIG.keys() - {"api_version"}
             config = self._client.config
             settings = {name: config[name] for name in names & config.keys()}
-            policy = letter_policy(self._policy)
+            policy = letter_policy(self._policy, errors)
             self._own_producer = guard(
                 factory=KafkaProducer, config=settings, policy=policy
             )

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from kafkaguard._cluster.reports import TopicPartition
     from kafkaguard._delivery.dialects import LetterFacts
-    from kafkaguard._delivery.facts import Header, Raw
+    from kafkaguard._delivery.facts import Raw
     from kafkaguard._delivery.shell import ClientErrors
     from kafkaguard._errors import KafkaGuardError
 
@@ -76,15 +76,13 @@ class Shell(Protocol):
     def raw(self, record: Any) -> Raw:
         """Return a record's bytes, also after ``decode``."""
 
-    def restore(
-        self, record: Any, facts: LetterFacts, headers: Sequence[Header]
-    ) -> Any:
+    def restore(self, record: Any, facts: LetterFacts, raw: Raw) -> Any:
         """Return a dead letter as the record that was first read.
 
         Args:
             record: The dead letter, as it was read.
             facts: Where the record was.
-            headers: The record's own headers.
+            raw: Its own key, value, headers and time.
         """
 
     def revocation_limit(self) -> float:

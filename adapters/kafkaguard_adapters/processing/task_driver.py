@@ -171,12 +171,9 @@ class TaskDriver(BaseDriver):
             if self._poll_failed(error, time.monotonic()):
                 await self._wait(AFTER_ERROR_S)
             return
-        now, is_empty = time.monotonic(), True
+        now = time.monotonic()
         machine.polled(now)
-        for place, records in fetched:
-            is_empty = False
-            machine.fetched(place, records, now)
-        if not is_empty:
+        if self._fetched(fetched, now):
             self._after_fact()
             self._wake_workers(len(self._idle))
             await asyncio.sleep(0)  # a poll that has records need not suspend
@@ -351,18 +348,6 @@ class TaskDriver(BaseDriver):
                 await handler(record)
 
         return limited
-
-    def _letter_handler(
-        self, handler: Callable[[Any], Awaitable[object]]
-    ) -> Callable[[Any], Awaitable[object]]:
-        """Return a handler of dead letters, which gets the records as first read."""
-
-        async def handle_letter(record: Any) -> None:
-            restored = self._as_first_read(record)
-            if restored is not None:
-                await handler(restored)
-
-        return handle_letter
 
     # --- dead letters -----------------------------------------------------------------
 

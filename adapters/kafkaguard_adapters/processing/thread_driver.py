@@ -222,16 +222,14 @@ class ThreadDriver(BaseDriver):
             return
         if self._transactions is not None and fetched:
             self._metadata = self._shell.group_metadata()
-        now, is_empty = time.monotonic(), True
+        now = time.monotonic()
         with self._lock:
             self.machine.polled(now)
-            for place, records in fetched:
-                is_empty = False
-                self.machine.fetched(place, records, now)
-            if not is_empty:
+            has_records = self._fetched(fetched, now)
+            if has_records:
                 self._after_fact()
                 self._lock.notify_all()
-        if is_empty:
+        if not has_records:
             self._report_rest(now)
 
     def _report_rest(self, now: float) -> None:
@@ -376,17 +374,6 @@ class ThreadDriver(BaseDriver):
                 machine.finished(chunk, attempted, failures, clock())
                 self._after_fact()
                 self._lock.notify()
-
-    def _letter_handler(
-        self, handler: Callable[[Any], object]
-    ) -> Callable[[Any], object]:
-        """Return a handler of dead letters, which gets the records as first read."""
-
-        def handle_letter(record: Any) -> object:
-            restored = self._as_first_read(record)
-            return None if restored is None else handler(restored)
-
-        return handle_letter
 
     def _take(self) -> Chunk | None:
         """Wait for work; None: the run has ended."""
