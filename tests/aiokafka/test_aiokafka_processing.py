@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from contextlib import contextmanager
 
 import pytest
@@ -151,6 +152,26 @@ class TestAIOKafkaProcess(ProcessContract):
             (place,) = member.guarded.assignment()
             done = member.call(member.guarded.committed(place))
         assert done == len(seen.values)
+
+    def test_a_consumer_stops_at_once_when_all_tasks_were_cancelled(
+        self, kafka_cluster, kafka_topic
+    ):
+        """As asyncio.run() does it at a second Ctrl-C: nobody reads answers then."""
+        fill(kafka_cluster, kafka_topic, 5)
+        seen = Seen(self.read)
+
+        async def end(guarded):
+            tasks = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+            await guarded.stop()
+
+        with self.open(kafka_cluster, kafka_topic) as member:
+            member.process(seen, until_end=True)
+            begin = time.monotonic()
+            member.call(end(member.guarded))
+            assert time.monotonic() - begin < 5
 
     def test_the_applications_listener_is_called_too(self, kafka_cluster, kafka_topic):
         """After the guard has committed what was done."""
