@@ -21,13 +21,13 @@ from kafkaguard_adapters.aiokafka._private.consuming.processing import (
     Rebalances,
     commits_itself,
     revocation_limit,
-    subscribed_topics,
     switch_off_commits,
 )
 from kafkaguard_adapters.aiokafka.errors import errors
 from kafkaguard_adapters.aiokafka.settings import config_of, consumer_config_of
 from kafkaguard_adapters.consuming.commits import spread_error
 from kafkaguard_adapters.guard import guard
+from kafkaguard_adapters.processing.assignment import AssignmentShell
 from kafkaguard_adapters.processing.driver_base import MARGIN_S
 from kafkaguard_adapters.processing.settings import auto_commits, letter_policy
 
@@ -44,7 +44,7 @@ _log = logging.getLogger("kafkaguard.consumer")
 _MS: Final = 1000
 
 
-class AIOKafkaProcessShell:
+class AIOKafkaProcessShell(AssignmentShell):
     """Executes the commands of a run on an AIOKafkaConsumer.
 
     Args:
@@ -74,7 +74,7 @@ class AIOKafkaProcessShell:
                 raise auto_commits(errors, "enable_auto_commit=False")
             switch_off_commits(client)
         self._guarded = guarded
-        self._client = client
+        super().__init__(client, ClientPartition)
         self._committing = committing
         self._known_positions = known_positions
         self._policy = wish.policy
@@ -82,7 +82,6 @@ class AIOKafkaProcessShell:
         self._own_producer: asyncio.Task[Any] | None = None
         self._deserialisers = Deserialisers(client)
         self._rebalances: Rebalances | None = None
-        self._paused: set[TopicPartition] = set()
         self.group: str | None = consumer_config_of(client)["group_id"]
 
     # --- records ----------------------------------------------------------------------
@@ -159,9 +158,6 @@ class AIOKafkaProcessShell:
         self._deserialisers.put_back()
         self.resume(list(self._paused))
 
-    def _assignment(self) -> set[TopicPartition]:
-        return set(map(as_partition, self._client.assignment()))
-
     async def poll(self, most: int, seconds: float) -> Iterable[Fetched]:
         """Return records, or nothing after seconds."""
         records = await self._guarded.getmany(
@@ -182,8 +178,7 @@ class AIOKafkaProcessShell:
         self, places: Iterable[TopicPartition]
     ) -> Mapping[TopicPartition, int]:
         """Look up the ends of logs."""
-        partitions = [ClientPartition(*each) for each in places]
-        ends = await self._guarded.end_offsets(partitions)
+        ends = await self._guarded.end_offsets(self._partitions(places))
         return {as_partition(place): end for place, end in ends.items()}
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> Refused:
@@ -201,29 +196,6 @@ class AIOKafkaProcessShell:
             return await self._committing.once(request)
         except KafkaError as error:
             return spread_error(errors, offsets, error)
-
-    def pause(self, places: Iterable[TopicPartition]) -> None:
-        """Pause partitions that the application has not paused."""
-        theirs = set(map(as_partition, self._client.paused())) - self._paused
-        mine = (self._assignment() & set(places)) - theirs
-        self._paused |= mine
-        self._client.pause(*(ClientPartition(*each) for each in mine))
-
-    def resume(self, places: Iterable[TopicPartition]) -> None:
-        """Resume the partitions that ``pause`` has paused."""
-        mine = self._paused & set(places)
-        self._paused -= mine
-        assigned = mine & self._assignment()
-        self._client.resume(*(ClientPartition(*each) for each in assigned))
-
-    def seek(self, place: TopicPartition, offset: int) -> None:
-        """Set the position of a partition, if it is still assigned."""
-        if place in self._assignment():
-            self._client.seek(ClientPartition(*place), offset)
-
-    def topics(self) -> Collection[str]:
-        """Return the topics that are read, as far as they are known."""
-        return subscribed_topics(self._client)
 
     async def missing_topics(self, topics: Iterable[str]) -> Collection[str]:
         """Return those of some topics that do not exist."""
