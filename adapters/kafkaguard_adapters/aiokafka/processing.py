@@ -15,7 +15,11 @@ from aiokafka import AIOKafkaProducer
 from aiokafka import TopicPartition as ClientPartition
 from kafkaguard._cluster.reports import TopicPartition, as_partition
 from kafkaguard._delivery.facts import Raw
-from kafkaguard._errors import ClientTimeoutError, KafkaGuardError
+from kafkaguard._errors import (
+    ClientConfigurationError,
+    ClientTimeoutError,
+    KafkaGuardError,
+)
 from kafkaguard_adapters.aiokafka._private.consuming.processing import (
     Deserialisers,
     Rebalances,
@@ -23,13 +27,19 @@ from kafkaguard_adapters.aiokafka._private.consuming.processing import (
     revocation_limit,
     switch_off_commits,
 )
+from kafkaguard_adapters.aiokafka._private.producing import reading
+from kafkaguard_adapters.aiokafka._private.producing.transactions import time_limit
 from kafkaguard_adapters.aiokafka.errors import errors
 from kafkaguard_adapters.aiokafka.settings import config_of, consumer_config_of
 from kafkaguard_adapters.consuming.commits import spread_error
 from kafkaguard_adapters.guard import guard
 from kafkaguard_adapters.processing.assignment import AssignmentShell
 from kafkaguard_adapters.processing.driver_base import MARGIN_S
-from kafkaguard_adapters.processing.settings import auto_commits, letter_policy
+from kafkaguard_adapters.processing.settings import (
+    auto_commits,
+    check_once,
+    letter_policy,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -42,6 +52,13 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("kafkaguard.consumer")
 _MS: Final = 1000
+NO_ONCE: Final = (
+    "process(producer=...), exactly once, does not work with subscribe() of aiokafka: "
+    "it commits offsets in a transaction without the group's generation "
+    "(TxnOffsetCommit v0), so no broker can fence a member that has lost its "
+    "partitions. Give the consumer a group_id, and assign() partitions, always the "
+    "same ones for a transactional_id; or use kafka-python or confluent-kafka"
+)
 
 
 class AIOKafkaProcessShell(AssignmentShell):
@@ -185,11 +202,9 @@ class AIOKafkaProcessShell(AssignmentShell):
         """Commit once; return the refused partitions."""
         assert self._committing is not None
         assigned = self._assignment()
-        request = {
-            ClientPartition(*place): OffsetAndMetadata(offset, "")
-            for place, offset in offsets.items()
-            if place in assigned
-        }
+        request = self.client_offsets(
+            {place: at for place, at in offsets.items() if place in assigned}
+        )
         if not request:
             return {}
         try:
@@ -206,6 +221,35 @@ class AIOKafkaProcessShell(AssignmentShell):
         """Return how many seconds a listener may take."""
         return revocation_limit(self._client)
 
+    # --- exactly once -----------------------------------------------------------------
+
+    def check_once(self, producer: Any) -> float:
+        """Return how many seconds a round may take at most."""
+        client = getattr(producer, "client", None)
+        transactional_id = client and reading.transactional_id(client)
+        isolation = consumer_config_of(self._client)["isolation_level"]
+        check_once(errors, producer, transactional_id, isolation)
+        if self._committing is None or self._committing.is_member():
+            raise errors.make(ClientConfigurationError, NO_ONCE)
+        return time_limit(client) / 2
+
+    def client_offsets(self, offsets: Mapping[TopicPartition, int]) -> Any:
+        """Return offsets as the producer takes them."""
+        return {
+            ClientPartition(*place): OffsetAndMetadata(offset, "")
+            for place, offset in offsets.items()
+        }
+
+    async def send_raw(self, send: Callable[..., Any], topic: str, raw: Raw) -> Any:
+        """Send bytes by a producer's method; return what it returns."""
+        return await send(
+            topic,
+            value=raw.value,
+            key=raw.key,
+            headers=list(raw.headers),
+            timestamp_ms=raw.timestamp_ms,
+        )
+
     # --- dead letters -----------------------------------------------------------------
 
     async def send_letters(
@@ -216,16 +260,7 @@ class AIOKafkaProcessShell(AssignmentShell):
             self._own_producer = asyncio.ensure_future(self._build_producer())
         producer = self._producer or await asyncio.shield(self._own_producer)  # type: ignore[arg-type]  # one of them is there
         until = asyncio.get_running_loop().time() + seconds
-        futures = [
-            await producer.send(
-                topic,
-                value=raw.value,
-                key=raw.key,
-                headers=list(raw.headers),
-                timestamp_ms=raw.timestamp_ms,
-            )
-            for topic, raw in letters
-        ]
+        futures = [await self.send_raw(producer.send, *letter) for letter in letters]
         return [await self._outcome(each, until, seconds) for each in futures]
 
     async def _outcome(

@@ -22,12 +22,6 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.building import Wish
     from kafkaguard_adapters.processing.shell import AwaitedShell, ThreadShell
 
-NO_ONCE = (
-    "process(producer=...), exactly once, does not work with aiokafka: it commits "
-    "offsets in a transaction without the group's generation (TxnOffsetCommit v0), so "
-    "no broker can fence a member that has lost its partitions; use kafka-python or "
-    "confluent-kafka"
-)
 NOT_RUNNING = "this consumer handles no records now: progress() works during process()"
 RUNNING = "process() is running already: call it once, with more workers"
 
@@ -213,7 +207,7 @@ class AwaitedProcessing(ProcessingBase):
         workers: int = 1,
         order: Order = "partition",
         batch: int | None = None,
-        producer: None = None,
+        producer: Any = None,
         dead_letter_producer: Any = None,
         stop: Any = None,
         idle_timeout: float | None = None,
@@ -234,10 +228,12 @@ class AwaitedProcessing(ProcessingBase):
                 ``"partition"``, of a ``"key"`` (records without a key have no order),
                 or ``"none"``.
             batch: The most records of a list for the handler. Default: single records.
-            producer: Refused: aiokafka commits offsets in a transaction without the
-                group's generation, so the broker cannot fence a member that has lost
-                its partitions, and a record could be handled twice. Use kafka-python or
-                confluent-kafka for exactly once.
+            producer: A guarded transactional producer, which was started: what the
+                handler sends through it, dead letters and offsets are committed
+                together, exactly once. Only with ``assign()``, and with one
+                ``transactional_id`` for these partitions: aiokafka commits offsets in a
+                transaction without the group's generation, so the broker cannot fence a
+                member of a group that has lost its partitions.
             dead_letter_producer: The producer of dead letters, without serialisers.
                 Default: one with the consumer's settings.
             stop: An event (``asyncio.Event``) that ends the run.
@@ -268,8 +264,6 @@ class AwaitedProcessing(ProcessingBase):
                 "process() of aiokafka calls coroutine functions: write `async def "
                 "handle(record)`; a plain function would stop the event loop"
             )
-        if producer is not None:
-            raise ClientConfigurationError(NO_ONCE)
         arguments = Arguments(
             *(handler, workers, order, batch, producer, dead_letter_producer, stop),
             *(idle_timeout, until_end, letters),

@@ -22,6 +22,7 @@ from kafkaguard._errors import (
 from kafkaguard._errors.base import Action
 from kafkaguard._processing.class_names import warn_of_unknown
 from kafkaguard._processing.machine import ProcessingMachine
+from kafkaguard._processing.rounds import Rounds
 from kafkaguard._processing.work import End, GiveUp, SendLetter, Tell
 from kafkaguard._retries.events import emit
 from kafkaguard_adapters.processing.stopping import STOPPING
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
     from kafkaguard._cluster.reports import TopicPartition
     from kafkaguard._delivery.facts import Raw
     from kafkaguard._processing.report import ProcessReport, Progress
-    from kafkaguard._processing.rounds import Rounds
     from kafkaguard._processing.work import Command
     from kafkaguard._retries.events import Event
     from kafkaguard_adapters.processing.arguments import Arguments
@@ -90,7 +90,9 @@ class BaseDriver:
         arguments: What ``process()`` was told.
         policy: The policy.
         hook: ``on_event``, or None.
-        rounds: The rounds, if records are handled exactly once.
+
+    Raises:
+        ClientConfigurationError: The clients cannot handle records exactly once.
     """
 
     def __init__(
@@ -99,8 +101,9 @@ class BaseDriver:
         arguments: Arguments,
         policy: RetryPolicy,
         hook: Callable[[Event], object] | None,
-        rounds: Rounds | None = None,
     ) -> None:
+        producer = arguments.producer
+        rounds = None if producer is None else Rounds(shell.check_once(producer))
         warn_of_unknown(policy.handler)
         self._arguments = arguments
         self._policy = policy

@@ -103,6 +103,19 @@ class Shell(Protocol):
     def topics(self) -> Collection[str]:
         """Return the topics that are read, as far as they are known."""
 
+    def check_once(self, producer: Any) -> float:
+        """Return how many seconds a round may take at most.
+
+        Raises:
+            ClientConfigurationError: Consumer or producer cannot do exactly once.
+        """
+
+    def client_offsets(self, offsets: Mapping[TopicPartition, int]) -> Any:
+        """Return offsets as the producer takes them."""
+
+    def send_raw(self, send: Callable[..., Any], topic: str, raw: Raw) -> Any:
+        """Send bytes by a producer's method; return what it returns."""
+
 
 class ThreadShell(Shell, Protocol):
     """A client whose calls block."""
@@ -132,21 +145,8 @@ class ThreadShell(Shell, Protocol):
     #: The name of the producer's method that sends a record.
     send_name: str
 
-    def check_once(self, producer: Any) -> float:
-        """Return how many seconds a round may take at most.
-
-        Raises:
-            ClientConfigurationError: Consumer or producer cannot do exactly once.
-        """
-
     def group_metadata(self) -> Any:
         """Return the group's metadata now; None: it is no member."""
-
-    def client_offsets(self, offsets: Mapping[TopicPartition, int]) -> Any:
-        """Return offsets as the producer takes them."""
-
-    def send_raw(self, send: Callable[..., Any], topic: str, raw: Raw) -> Any:
-        """Send bytes by a producer's method; return what it returns."""
 
     def send_letters(
         self, letters: Sequence[tuple[str, Raw]], seconds: float

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkaguard._errors import KafkaGuardError
 from kafkaguard._processing.handling import CURRENT, handle, handle_batch
-from kafkaguard._processing.rounds import Rounds
 from kafkaguard._processing.work import (
     AbortRound,
     BeginRound,
@@ -75,12 +74,12 @@ class ThreadDriver(BaseDriver):
         policy: RetryPolicy,
         hook: Callable[[Event], object] | None,
     ) -> None:
-        producer = arguments.producer
-        rounds = None if producer is None else Rounds(shell.check_once(producer))
-        super().__init__(shell, arguments, policy, hook, rounds)
+        super().__init__(shell, arguments, policy, hook)
         self._transactions = None
-        if producer is not None:
-            self._transactions = Transactions(producer, shell.send_name, self.machine)
+        if arguments.producer is not None:
+            self._transactions = Transactions(
+                arguments.producer, shell.send_name, self.machine
+            )
         #: The group's metadata after the last poll that returned records, or after a
         #: later one while the machine had none.
         self._metadata: Any = None
