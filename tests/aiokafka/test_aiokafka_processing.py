@@ -110,6 +110,22 @@ class TestAIOKafkaProcess(ProcessContract):
         with self.open(cluster, topic, value_deserializer=decode, **options) as member:
             yield member
 
+    def pause(self, member, topic, partition):
+        """Pause a partition in the loop of the consumer."""
+
+        async def pause():
+            member.guarded.pause(TopicPartition(topic, partition))
+
+        member.call(pause())
+
+    def resume(self, member, topic, partition):
+        """Resume it."""
+
+        async def resume():
+            member.guarded.resume(TopicPartition(topic, partition))
+
+        member.call(resume())
+
     def test_a_plain_handler_is_refused(self, kafka_cluster, kafka_topic):
         """It would stop the event loop, and with it the heartbeats."""
         with (

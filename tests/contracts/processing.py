@@ -13,6 +13,7 @@ from collections import Counter, defaultdict
 import confluent_kafka
 import pytest
 from confluent_kafka import Producer
+from kafka import TopicPartition
 
 import kafkaguard
 from kafkaguard import events as ev
@@ -420,6 +421,72 @@ class ProcessContract:
     def test_static_members_come_and_go(self, kafka_cluster):
         """As others."""
         self.check_members(kafka_cluster, static1=1, static2=1, session_timeout_ms=6000)
+
+    def pause(self, member, topic, partition):
+        """Pause a partition, as the application does it."""
+        member.guarded.pause(TopicPartition(topic, partition))
+
+    def resume(self, member, topic, partition):
+        """Resume it."""
+        member.guarded.resume(TopicPartition(topic, partition))
+
+    def test_the_applications_pauses_stay_its_own(self, kafka_cluster):
+        """Also when the run pauses and resumes all partitions, and after rebalances."""
+        topic = kafka_cluster.create_topic(partitions=4)
+        policy = {"keep_pauses": True, "handler": {"max_in_flight": 4}}
+        free, seen = threading.Event(), Counter()
+        free.set()
+
+        def handle(record):
+            free.wait(30)
+            seen[self.place(record)[1]] += 1
+
+        def fill_all():
+            fill(kafka_cluster, topic, 40, keys=4, partitions=4)
+
+        def wait_for(counts):
+            until(lambda: [seen[n] for n in range(4)] == counts, 40)
+
+        with self.open(kafka_cluster, topic, policy=policy) as first:
+            first.start(handle, workers=2)
+            fill_all()
+            wait_for([10, 10, 10, 10])
+            self.pause(first, topic, 1)
+            free.clear()
+            fill_all()
+            time.sleep(7)  # after 5 s without room, the run pauses all
+            free.set()
+            wait_for([20, 10, 20, 20])
+            with self.open(kafka_cluster, topic, policy=policy) as second:
+                second.start(Seen(self.read))
+                until(lambda: len(second.guarded.assignment()) == 2, 30)
+                second.end()
+            until(lambda: len(first.guarded.assignment()) == 4, 30)
+            before = seen[1]
+            fill_all()
+            until(lambda: [seen[n] for n in (0, 2, 3)] == [30, 30, 30], 30)
+            time.sleep(1)
+            assert seen[1] == before == 10
+            self.resume(first, topic, 1)
+            until(lambda: seen[1] >= 20, 30)
+            assert first.end().abandoned == 0
+
+    def test_a_static_member_that_is_fenced_ends_once(self, kafka_cluster, kafka_topic):
+        """With the error; the member that took its place goes on."""
+        fill(kafka_cluster, kafka_topic, 400)
+        seen, of_second = Seen(self.read, 0.05), Seen(self.read)
+        static = {"group_instance_id": kafka_topic, "session_timeout_ms": 6000}
+        with self.open(kafka_cluster, kafka_topic, **static) as first:
+            first.start(seen)
+            seen.wait_for(20)
+            with self.open(kafka_cluster, kafka_topic, **static) as second:
+                second.start(of_second)
+                with pytest.raises(kafkaguard.errors.FencedInstanceIdError):
+                    first.join()
+                until(lambda: len(seen.values | of_second.values) == 400, 40)
+                report = second.end()
+        assert report.processed == len(of_second.values)
+        assert committed(kafka_cluster, kafka_topic, kafka_topic, 1) == [400]
 
     def test_a_handler_that_outlasts_a_revocation_is_late(self, kafka_cluster):
         """Its record is not committed, and the next owner handles it again."""
