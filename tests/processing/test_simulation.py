@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from itertools import pairwise
+
 import pytest
 
 from kafkaguard._processing.judging import Decision, Judge
@@ -39,6 +42,43 @@ def test_a_schedule_can_be_traced(capsys):
     """Line by line."""
     play_world(World, 3, trace=print)
     assert "assigned" in capsys.readouterr().out
+
+
+class HalfHour(World):
+    """One record takes half an hour; nothing else goes wrong."""
+
+    def __init__(self, seed):
+        super().__init__(seed)
+        self.is_rough = False
+        self.behaviour, self.outage = {}, (math.inf, math.inf)
+        self.polls = [0.0]
+        machine, poll = self.machine, self.machine.polled
+        machine.polled = lambda now: (self.polls.append(now), poll(now))
+
+    def _time(self, record):
+        is_first = record is self.logs[0].records[0]
+        return 1800.0 if is_first else super()._time(record)
+
+
+def test_a_handler_of_half_an_hour_keeps_its_partitions():
+    """The client is polled meanwhile, and each record is handled and committed once."""
+    worlds = (HalfHour(seed) for seed in range(200))
+    worlds = [
+        world
+        for world in worlds
+        if world.ending != "stop" and not world.exactly_once and world.logs[0].records
+    ]
+    assert len(worlds) > 30
+    assert {world.order for world in worlds} == {"partition", "key", "none"}
+    for world in worlds:
+        assert world.play() == []
+        assert world.now >= 1800
+        assert max(b - a for a, b in pairwise(world.polls)) < 5.1
+        assert set(world.returned.values()) == {1}
+        report = world.machine.report()
+        records = sum(len(log.records) for log in world.logs)
+        assert (report.processed, report.committed) == (records, records)
+        assert (report.late, report.abandoned, report.redelivered) == (0, 0, 0)
 
 
 def _commit_all(_self, _offset_of):
