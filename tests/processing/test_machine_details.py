@@ -11,8 +11,10 @@ from kafkaguard import errors, load_policy
 from kafkaguard._cluster.reports import TopicPartition
 from kafkaguard._consuming.events import CommitFailedEvent
 from kafkaguard._processing.events import HandlerFailedEvent, HandlerSlowEvent
-from kafkaguard._processing.machine import MOST, ProcessingMachine, RunState
+from kafkaguard._processing.lanes import MOST
+from kafkaguard._processing.machine import ProcessingMachine
 from kafkaguard._processing.rounds import Rounds
+from kafkaguard._processing.run import RunState
 from kafkaguard._processing.slots import Slot
 from kafkaguard._processing.work import (
     AbortRound,
@@ -159,7 +161,7 @@ def test_dropped_records_count_for_the_ratio_of_letters():
     for n in range(3):
         made.finished(made.take(n), 1, {0: TypeError()}, n)
     assert made.report().dropped == 3
-    assert made._letter_count._others == 3
+    assert made._run.letter_count._others == 3
 
 
 def test_reading_stops_at_the_bound_and_begins_at_half_of_it():

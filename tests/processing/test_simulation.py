@@ -7,8 +7,10 @@ from itertools import pairwise
 
 import pytest
 
+from kafkaguard._processing.intake import Intake
 from kafkaguard._processing.judging import Decision, Judge
-from kafkaguard._processing.machine import ProcessingMachine
+from kafkaguard._processing.lanes import Lanes
+from kafkaguard._processing.partitions import Partitions
 from kafkaguard._processing.rounds import Rounds
 from kafkaguard._processing.slots import Slot
 from tests.processing.world import World
@@ -89,9 +91,7 @@ def _never_waits(self, slot, lane):
     if lane.queue and not lane.is_ready and not lane.is_busy:
         lane.is_ready = True
         slot.ready.append(lane)
-        if not slot.is_in_turn:
-            slot.is_in_turn = True
-            self._turns.append(slot)
+        self._queue(slot)
 
 
 def _always_retries(self, error, topic):
@@ -102,7 +102,7 @@ def _always_retries(self, error, topic):
 
 
 _judge = Judge.judge
-_take_from = ProcessingMachine._take_from
+_take_from = Lanes._take_from
 
 
 def _never_busy(self, slot, size, now):
@@ -114,12 +114,12 @@ def _never_busy(self, slot, size, now):
 
 FAULTS = {
     "commits what is not done": (Slot, "position", _commit_all),
-    "forgets what waits": (ProcessingMachine, "_make_ready", _never_waits),
+    "forgets what waits": (Lanes, "make_ready", _never_waits),
     "sets aside what waits for a dependency": (Judge, "judge", _always_retries),
-    "never pauses": (ProcessingMachine, "_update_pauses", lambda *_, **__: None),
-    "gives a lane to two workers": (ProcessingMachine, "_take_from", _never_busy),
+    "never pauses": (Intake, "_update_pauses", lambda *_, **__: None),
+    "gives a lane to two workers": (Lanes, "_take_from", _never_busy),
     "does not abort a round": (Rounds, "fail", lambda _: None),
-    "does not end drains": (ProcessingMachine, "_end_drains", lambda *_: None),
+    "does not end drains": (Partitions, "end_drains", lambda *_: None),
     "handles what is revoked": (Slot, "close", lambda *_: None),
     "forgets redone records": (Slot, "rewind", lambda _: None),
 }
