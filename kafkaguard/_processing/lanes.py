@@ -109,8 +109,7 @@ class Lanes:
                 continue
             chunk = self._take_from(slot, 1 if only_one else self._size(slot), now)
             if slot.ready:
-                slot.is_in_turn = True
-                turns.append(slot)
+                self._queue(slot)
             if chunk is not None:
                 return chunk
         return None

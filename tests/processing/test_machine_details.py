@@ -83,6 +83,24 @@ def test_few_records_are_spread_over_the_workers():
     assert made.take(0.0) is None
 
 
+@pytest.mark.parametrize("order", ["partition", "key", "none"])
+def test_a_partition_has_one_turn_at_a_time(order):
+    """However many workers take from it, others have theirs in between."""
+    made = machine(order, 4)
+    other = TopicPartition("t", 1)
+    made.assigned([other], 0.0)
+    for place in (PLACE, other):
+        made.fetched(place, [(n, b"%d" % n) for n in range(2000)], 0.0)
+    for _ in range(20):
+        chunks = [chunk for _ in range(4) if (chunk := made.take(0.0)) is not None]
+        assert len(made._lanes._turns) <= 2
+        if order != "partition":
+            places = [chunk.slot.place.partition for chunk in chunks]
+            assert places in ([0, 1, 0, 1], [1, 0, 1, 0])
+        for chunk in chunks:
+            made.finished(chunk, len(chunk.records), {}, 1.0)
+
+
 def test_a_slow_handler_is_told_once_for_each_record():
     """With how long it runs, and where."""
     made = machine(handler={"timeout": 1})
