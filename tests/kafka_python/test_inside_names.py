@@ -121,6 +121,7 @@ class TestReplacedMethods:
             ("IncompleteProducerBatches", "add"): producer._accumulator._incomplete,
             ("RecordAccumulator", "append"): producer._accumulator,
             ("Sender", "_complete_batch"): producer._sender,
+            ("Sender", "_create_produce_requests"): producer._sender,
             ("Sender", "_dispatch_error"): producer._sender,
             ("TransactionManager", "_enqueue_request"): manager,
             ("InitProducerIdHandler", "on_complete"): handler,
