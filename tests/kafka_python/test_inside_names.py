@@ -111,6 +111,7 @@ class TestReplacedMethods:
         manager = producer._transaction_manager
         moving.report_batches(producer, lambda _: None)
         moving.report_retries(producer, lambda *_: None)
+        moving.note_requests(producer)
         moving.report_late_acceptances(producer, lambda *_: None)
         moving.report_late_refusals(producer, lambda *_: None)
         moving.check_appends(producer, lambda *_: None)
