@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from kafkaguard._delivery.dialects import LetterFacts, write_headers
 from kafkaguard.testing import KafkaCluster
 
-LETTERS, PARTITIONS = 20_000, 3
+LETTERS, PARTITIONS, KEYS = 20_000, 3, 100
 TOPIC = {"min.insync.replicas": 2}
 #: Words of the command, and which letters it sends.
 FORMS = {
@@ -41,16 +41,19 @@ def leave_tenth(letter):
 
 
 def write(servers, topic, letters):
-    """Write the letters."""
+    """Write the letters; those of a key are from one partition, in its order."""
     producer = Producer({"bootstrap.servers": servers, "acks": "all"})
     for number in range(LETTERS):
         reason = "A" if number % 2 == 0 else "B"
-        facts = LetterFacts(reason, topic=topic, partition=number % 3, offset=number)
+        key = number % KEYS
+        facts = LetterFacts(
+            reason, topic=topic, partition=key % PARTITIONS, offset=number
+        )
         producer.produce(
             letters,
             b"%d" % number,
-            b"k%d" % (number % 100),
-            partition=number % PARTITIONS,
+            b"k%d" % key,
+            partition=key % PARTITIONS,
             headers=write_headers(facts, "own"),
         )
         producer.poll(0)
@@ -80,6 +83,16 @@ def read(servers, topic):
     return found
 
 
+def wait_for_letters(process):
+    """Wait until a replay has sent letters, or has ended; show why it did."""
+    lines = []
+    for line in process.stderr:
+        if " letters" in line:
+            return
+        lines.append(line)
+    print(f"ended by itself with {process.wait()}: {''.join(lines[-3:])}", flush=True)
+
+
 def replay(cluster, letters, words, random, kills):
     """Start a replay again until it ends; kill it so often before."""
     command = [sys.executable, "-m", "kafkaguard", "replay", "--yes", letters]
@@ -92,7 +105,7 @@ def replay(cluster, letters, words, random, kills):
             text=True,
         ) as process:
             if random.random() > EARLY:
-                next(line for line in process.stderr if " letters" in line)
+                wait_for_letters(process)
             time.sleep(random.uniform(0.0, 2.0))
             if number % 10 == 9:
                 broker = cluster.broker(random.randrange(3))
