@@ -162,10 +162,8 @@ class Lanes:
     def _drop_beyond(self, slot: Slot, limit: int) -> None:
         """Leave out the lanes whose next record may not begin."""
         for lane in slot.ready:
-            lane.is_ready = False
-        slot.ready = deque(lane for lane in slot.ready if lane.queue[0] <= limit)
-        for lane in slot.ready:
-            lane.is_ready = True
+            lane.is_ready = lane.queue[0] <= limit
+        slot.ready = deque(lane for lane in slot.ready if lane.is_ready)
 
     # --- workers are done -------------------------------------------------------------
 

@@ -364,7 +364,6 @@ class ProcessingMachine:
         slot = letter.slot
         self._busy_at = now
         if slot.is_gone:
-            slot.letters -= 1
             self._go_on(now)
             return
         if not self._aside.letter_sent(letter, error, now):

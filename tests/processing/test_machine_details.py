@@ -124,12 +124,12 @@ def test_a_slow_handler_is_told_once_for_each_record():
 
 def test_a_long_chunk_ends_at_its_next_record():
     """So that what is done counts."""
-    made = machine()
-    read(made, 10)
-    chunk = made.take(0.0)
-    made.tick(0.1)
+    made = machine(now=50.0)
+    read(made, 10, 50.0)
+    chunk = made.take(50.0)
+    made.tick(50.09)
     assert not chunk.stops
-    made.tick(0.11)
+    made.tick(50.11)
     assert chunk.stops
 
 
