@@ -49,8 +49,8 @@ class Retries:
         retry = slot.retries.get(seq)
         if retry is None:
             machine = Machine(now, run.random, repeatable=True)
-            retry = slot.retries[seq] = Retry(slot, seq, lane, machine)
-        retry.error, retry.lane = error, lane
+            retry = slot.retries[seq] = Retry(slot, seq, machine)
+        retry.lane = lane
         step = retry.machine.failed(judgement.verdict, judgement.ruling, now)
         if step.kind != "again":
             return False

@@ -85,21 +85,20 @@ class Retry:
     Attributes:
         slot: Its partition.
         seq: Its number.
-        lane: Its lane.
+        lane: Its lane; another one after a round was aborted.
         machine: Counts attempts; its ``started`` is the time of the first failure.
-        error: The last exception.
         due: When it is handled again.
         is_waiting: Whether that time is not there yet.
     """
 
-    __slots__ = ("due", "error", "is_waiting", "lane", "machine", "seq", "slot")
+    __slots__ = ("due", "is_waiting", "lane", "machine", "seq", "slot")
 
-    def __init__(self, slot: Slot, seq: int, lane: Lane, machine: Machine) -> None:
+    lane: Lane
+
+    def __init__(self, slot: Slot, seq: int, machine: Machine) -> None:
         self.slot = slot
         self.seq = seq
-        self.lane = lane
         self.machine = machine
-        self.error: BaseException | None = None
         self.due = 0.0
         self.is_waiting = False
 

@@ -139,8 +139,12 @@ def test_an_override_changes_what_a_kafka_error_means():
 
 def test_errors_of_clients_are_kafkas():
     """Each client's own, and ours."""
+    import aiokafka.errors
+    import confluent_kafka
     import kafka.errors
 
+    assert is_of_kafka(confluent_kafka.KafkaException())
+    assert is_of_kafka(aiokafka.errors.KafkaTimeoutError())
     assert is_of_kafka(kafka.errors.KafkaTimeoutError())
     assert is_of_kafka(errors.UnknownServerError())
     assert not is_of_kafka(TimeoutError())

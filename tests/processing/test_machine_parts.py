@@ -29,6 +29,7 @@ from kafkaguard._processing.work import (
     AbortRound,
     BeginRound,
     CommitRound,
+    GiveUp,
     SendLetter,
     Tell,
 )
@@ -278,6 +279,32 @@ def test_after_a_stop_only_what_is_before_a_begun_record_may_begin():
         taken += [offset for offset, _ in chunk.records]
         made.finished(chunk, 1, {}, 0.3)
     assert taken == [0, 1, 2]
+
+
+def test_a_revocation_ends_at_its_bound():
+    """Not at the next look after it."""
+    made = machine()
+    read(made, 1)
+    made.take(0.0)
+    made.revoked([PLACE], 3.0, 1.0)
+    assert made.next_due() == 4.0
+    made.tick(3.9)
+    assert commands(made, GiveUp) == []
+    made.tick(4.0)
+    assert [each.places for each in commands(made, GiveUp)] == [[PLACE]]
+
+
+def test_a_partition_that_comes_while_the_run_ends_does_not_hold_it_up():
+    """Nothing of it is begun."""
+    made = machine()
+    read(made, 1)
+    chunk = made.take(0.0)
+    made.stop(0.0)
+    other = TopicPartition("t", 1)
+    made.assigned([other], 0.1)
+    made.fetched(other, [(0, None)], 0.1)
+    made.finished(chunk, 1, {}, 0.2)
+    assert made.state is RunState.COMMITTING
 
 
 def test_each_letter_has_attempts_of_its_own():

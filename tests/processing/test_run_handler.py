@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -173,6 +174,29 @@ def test_handling_outside_a_handler_says_where_it_works():
     """Not in the thread of another one, for example."""
     with pytest.raises(kafkaguard.errors.ClientStateError, match="in a handler"):
         kafkaguard.handling()
+
+
+async def _coroutine(_):
+    pytest.fail("it must not run")
+
+
+def _generator(_):
+    yield pytest.fail("it must not run")
+
+
+async def _async_generator(_):
+    yield pytest.fail("it must not run")
+
+
+@pytest.mark.parametrize("call", [_coroutine, _generator, _async_generator])
+@pytest.mark.parametrize("batch", [None, 2])
+def test_a_result_whose_body_has_not_run_ends_the_run(call, batch):
+    """A wrapper hides what the handler is; the record would count as handled."""
+    handler = partial(lambda call, record: call(record), call)
+    run = run_handler(handler, [1, 2], batch=batch)
+    assert isinstance(run.error, kafkaguard.errors.ClientConfigurationError)
+    assert "its body has not run" in str(run.error)
+    assert run.report.processed == 0
 
 
 def test_max_age_ends_the_attempts():
