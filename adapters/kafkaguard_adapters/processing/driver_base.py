@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kafkaguard._delivery.dead_letters import (
@@ -29,7 +31,7 @@ from kafkaguard_adapters.processing.stopping import STOPPING
 from kafkaguard_policies.model.policy import ways_of_rejecting
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Sequence
+    from collections.abc import Callable, Collection, Generator, Iterable, Sequence
 
     from kafkaguard._cluster.reports import TopicPartition
     from kafkaguard._delivery.facts import Raw
@@ -37,10 +39,12 @@ if TYPE_CHECKING:
     from kafkaguard._processing.work import Command
     from kafkaguard._retries.events import Event
     from kafkaguard_adapters.processing.arguments import Arguments
-    from kafkaguard_adapters.processing.shell import Fetched, Shell
+    from kafkaguard_adapters.processing.exactly_once import BaseTransactions
+    from kafkaguard_adapters.processing.shell import AwaitedShell, Fetched, ThreadShell
     from kafkaguard_policies.retry_policy import RetryPolicy
 
 T = TypeVar("T")
+_log = logging.getLogger("kafkaguard.processing")
 
 #: The most records of a poll, and its longest time in seconds: so soon a stop, Ctrl-C
 #: or a command for the client takes effect.
@@ -95,9 +99,11 @@ class BaseDriver:
         ClientConfigurationError: The clients cannot handle records exactly once.
     """
 
+    _transactions: BaseTransactions | None = None
+
     def __init__(
         self,
-        shell: Shell,
+        shell: ThreadShell | AwaitedShell,
         arguments: Arguments,
         policy: RetryPolicy,
         hook: Callable[[Event], object] | None,
@@ -254,6 +260,53 @@ class BaseDriver:
                 f"process(): on_reject is dead_letter, and the topic {names} does not "
                 "exist: create it, or name another one in dead_letter.topic",
             )
+
+    def _check_topics(self) -> Generator[Any, Any, None]:
+        """Refuse to begin without the topics that this run needs.
+
+        Raises:
+            ClientConfigurationError: Some topics do not exist.
+        """
+        self._refuse_missing((yield from self._missing(self._letter_topics())))
+        self._refuse_absent((yield from self._missing(self._topics_with_ends())))
+
+    def _missing(self, topics: Collection[str]) -> Generator[Any, Any, Collection[str]]:
+        """Return the topics that do not exist; asked again if there is no answer."""
+        look_up = partial(self._base_shell.missing_topics, topics)
+        for _ in range(LOOK_UPS - 1):
+            try:
+                return (yield look_up)  # type: ignore[no-any-return]  # of the client
+            except Exception as error:  # noqa: BLE001 - the last one is raised
+                _log.warning("process(): %s could not be looked up: %s", topics, error)
+                yield AFTER_ERROR_S
+        return (yield look_up)  # type: ignore[no-any-return]  # the same
+
+    def _sending(
+        self, letters: list[tuple[str, Raw]]
+    ) -> Generator[Any, Any, list[KafkaGuardError | None]]:
+        """Send dead letters, once more those that can be changed to be accepted."""
+        shell, transactions = self._base_shell, self._transactions
+        results: list[KafkaGuardError | None] = []
+        if transactions is not None:  # its commit confirms them
+            for letter in letters:
+                try:
+                    yield partial(shell.send_raw, transactions.send_now, *letter)
+                except KafkaGuardError as error:
+                    results.append(error)
+                else:
+                    results.append(None)
+            return results
+        seconds = min(self._policy.deadline, LETTER_S)
+        try:
+            results += yield partial(shell.send_letters, letters, seconds)
+        except Exception as error:  # noqa: BLE001 - each letter has its outcome
+            return [as_letter_error(error)] * len(letters)
+        changed = changed_letters(letters, results)
+        if changed:
+            again = yield from self._sending(list(changed.values()))
+            for index, result in zip(changed, again, strict=True):
+                results[index] = result
+        return results
 
     def _topics_with_ends(self) -> Collection[str]:
         """Return the topics to whose ends this run reads."""

@@ -75,6 +75,10 @@ class BaseTransactions:
         self.send: Callable[..., Any] = getattr(producer, send)
         self._before: dict[str, Any] = {}
 
+    def send_now(self, *args: Any, **kwargs: Any) -> Any:
+        """Send a record in the open transaction, whose end is its outcome."""
+        return self.send(*args, **kwargs)
+
     def _put_in_place(self, methods: dict[str, Callable[..., Any]]) -> None:
         """Replace methods of the producer until :meth:`_take_away`."""
         attributes = vars(self._producer)
@@ -168,7 +172,7 @@ class Transactions(BaseTransactions):
         if self._is_open:
             abort = self._producer.abort_transaction
             with self._lock:
-                run(self._repeating(abort, _LAST_ABORT_S), _do)
+                run(self._repeating(abort, _LAST_ABORT_S))
 
     def wrap(self, handler: Callable[[Any], object]) -> Callable[[Any], object]:
         """Return a handler whose records are sent when it has returned."""
@@ -218,11 +222,7 @@ class Transactions(BaseTransactions):
             committed.
         """
         with self._lock:
-            return run(self._ending(offsets, metadata), _do)
-
-
-def _do(step: Any) -> Any:
-    return time.sleep(step) if isinstance(step, float) else step()
+            return run(self._ending(offsets, metadata))
 
 
 class AwaitedTransactions(BaseTransactions):
@@ -256,7 +256,7 @@ class AwaitedTransactions(BaseTransactions):
             abort = self._producer.abort_transaction
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LAST_ABORT_S), self._lock:
-                    await arun(self._repeating(abort, _LAST_ABORT_S), _ado)
+                    await arun(self._repeating(abort, _LAST_ABORT_S))
 
     async def send_now(self, *args: Any, **kwargs: Any) -> None:
         """Send a record in the open transaction, whose end is its outcome."""
@@ -302,14 +302,10 @@ class AwaitedTransactions(BaseTransactions):
     async def end(self, offsets: Any, metadata: Any) -> Ended:
         """End the transaction; see :meth:`Transactions.end`."""
         async with self._lock:
-            return await arun(self._ending(offsets, metadata), _ado)
+            return await arun(self._ending(offsets, metadata))
 
 
 def _read_outcome(future: asyncio.Future[Any]) -> None:
     """Read an outcome, so that asyncio does not log it as never read."""
     if not future.cancelled():
         future.exception()
-
-
-async def _ado(step: Any) -> Any:
-    return await (asyncio.sleep(step) if isinstance(step, float) else step())

@@ -26,22 +26,18 @@ from kafkaguard._processing.work import (
 from kafkaguard_adapters.processing.driver_base import (
     AFTER_ERROR_S,
     KEEP_ALIVE_S,
-    LETTER_S,
-    LOOK_UPS,
     MOST,
     SLICE_S,
     BaseDriver,
     Revocation,
-    as_letter_error,
-    changed_letters,
 )
 from kafkaguard_adapters.processing.exactly_once import AwaitedTransactions
+from kafkaguard_adapters.producing.steps import arun
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable
 
     from kafkaguard._cluster.reports import TopicPartition
-    from kafkaguard._delivery.facts import Raw
     from kafkaguard._processing.handling import Attempted
     from kafkaguard._processing.report import ProcessReport
     from kafkaguard._processing.work import Chunk, SendLetter
@@ -68,6 +64,8 @@ class TaskDriver(BaseDriver):
         hook: ``on_event``, or None.
     """
 
+    _transactions: AwaitedTransactions | None = None
+
     def __init__(
         self,
         shell: AwaitedShell,
@@ -76,7 +74,6 @@ class TaskDriver(BaseDriver):
         hook: Callable[[Event], object] | None,
     ) -> None:
         super().__init__(shell, arguments, policy, hook)
-        self._transactions = None
         if arguments.producer is not None:
             self._transactions = AwaitedTransactions(arguments.producer, self.machine)
         self._shell = shell
@@ -93,8 +90,7 @@ class TaskDriver(BaseDriver):
         Raises:
             BaseException: What has ended the run.
         """
-        self._refuse_missing(await self._find_missing(self._letter_topics()))
-        self._refuse_absent(await self._find_missing(self._topics_with_ends()))
+        await arun(self._check_topics())
         if self._transactions is not None:
             self._transactions.open()
         assigned = self._shell.listen(self)
@@ -298,16 +294,6 @@ class TaskDriver(BaseDriver):
                 waiter.set_result(None)
                 count -= 1
 
-    async def _find_missing(self, topics: Collection[str]) -> Collection[str]:
-        """Return the topics that do not exist; asked again if there is no answer."""
-        for _ in range(LOOK_UPS - 1):
-            try:
-                return await self._shell.missing_topics(topics)
-            except Exception as error:  # noqa: BLE001 - the last one is raised
-                _log.warning("process(): %s could not be looked up: %s", topics, error)
-                await asyncio.sleep(AFTER_ERROR_S)
-        return await self._shell.missing_topics(topics)
-
     async def _work(self) -> None:
         batch = self._arguments.batch
         machine, clock = self.machine, time.monotonic
@@ -390,35 +376,10 @@ class TaskDriver(BaseDriver):
             letters = [await self._letters.get()]
             while not self._letters.empty():
                 letters.append(self._letters.get_nowait())
-            results = await self._send([self._make_letter(each) for each in letters])
+            results = await arun(self._sending(list(map(self._make_letter, letters))))
             for letter, result in zip(letters, results, strict=True):
                 self.machine.letter_sent(letter, result, time.monotonic())
             self._after_fact()
-
-    async def _send(self, letters: list[tuple[str, Raw]]) -> list[Any]:
-        """Send dead letters, once more those that can be changed to be accepted."""
-        if self._transactions is not None:
-            return [await self._send_in_round(*letter) for letter in letters]
-        seconds = min(self._policy.deadline, LETTER_S)
-        try:
-            results = list(await self._shell.send_letters(letters, seconds))
-        except Exception as error:  # noqa: BLE001 - each letter has its outcome
-            return [as_letter_error(error)] * len(letters)
-        changed = changed_letters(letters, results)
-        if changed:
-            again = await self._send(list(changed.values()))
-            for index, result in zip(changed, again, strict=True):
-                results[index] = result
-        return results
-
-    async def _send_in_round(self, topic: str, raw: Raw) -> KafkaGuardError | None:
-        """Send a dead letter in the open transaction, whose commit confirms it."""
-        assert self._transactions is not None
-        try:
-            await self._shell.send_raw(self._transactions.send_now, topic, raw)
-        except KafkaGuardError as error:
-            return error
-        return None
 
 
 def _limited(handler: _Handler, seconds: float) -> _Handler:

@@ -27,22 +27,18 @@ from kafkaguard._processing.work import (
 from kafkaguard_adapters.processing.driver_base import (
     AFTER_ERROR_S,
     KEEP_ALIVE_S,
-    LETTER_S,
-    LOOK_UPS,
     MOST,
     SLICE_S,
     BaseDriver,
     Revocation,
-    as_letter_error,
-    changed_letters,
 )
 from kafkaguard_adapters.processing.exactly_once import Transactions
+from kafkaguard_adapters.producing.steps import run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Iterable
 
     from kafkaguard._cluster.reports import TopicPartition
-    from kafkaguard._delivery.facts import Raw
     from kafkaguard._processing.report import ProcessReport, Progress
     from kafkaguard._processing.work import Chunk, SendLetter
     from kafkaguard._retries.events import Event
@@ -67,6 +63,8 @@ class ThreadDriver(BaseDriver):
         hook: ``on_event``, or None.
     """
 
+    _transactions: Transactions | None = None
+
     def __init__(
         self,
         shell: ThreadShell,
@@ -75,7 +73,6 @@ class ThreadDriver(BaseDriver):
         hook: Callable[[Event], object] | None,
     ) -> None:
         super().__init__(shell, arguments, policy, hook)
-        self._transactions = None
         if arguments.producer is not None:
             self._transactions = Transactions(
                 arguments.producer, shell.send_name, self.machine
@@ -98,8 +95,7 @@ class ThreadDriver(BaseDriver):
         Raises:
             BaseException: What has ended the run.
         """
-        self._refuse_missing(self._find_missing(self._letter_topics()))
-        self._refuse_absent(self._find_missing(self._topics_with_ends()))
+        run(self._check_topics())
         if self._transactions is not None:
             self._transactions.open()
         assigned = self._shell.listen(self)
@@ -125,16 +121,6 @@ class ThreadDriver(BaseDriver):
         if self._end.error is not None:
             raise self._end.error
         return self.report()
-
-    def _find_missing(self, topics: Collection[str]) -> Collection[str]:
-        """Return the topics that do not exist; asked again if there is no answer."""
-        for _ in range(LOOK_UPS - 1):
-            try:
-                return self._shell.missing_topics(topics)
-            except Exception as error:  # noqa: BLE001 - the last one is raised
-                _log.warning("process(): %s could not be looked up: %s", topics, error)
-                time.sleep(AFTER_ERROR_S)
-        return self._shell.missing_topics(topics)
 
     def finish(self) -> None:
         """End the run; wait for it, unless this is one of its own threads."""
@@ -391,7 +377,6 @@ class ThreadDriver(BaseDriver):
 
     def _send_letters(self) -> None:
         """Send dead letters in a thread of their own."""
-        seconds = min(self._policy.deadline, LETTER_S)
         while True:
             with self._has_letters:
                 while not self._letters and not self._over.is_set():
@@ -400,7 +385,7 @@ class ThreadDriver(BaseDriver):
                     break
                 count = min(_LETTERS, len(self._letters))
                 letters = [self._letters.popleft() for _ in range(count)]
-            results = self._send([self._make_letter(each) for each in letters], seconds)
+            results = run(self._sending(list(map(self._make_letter, letters))))
             now = time.monotonic()
             with self._lock:
                 for letter, result in zip(letters, results, strict=True):
@@ -408,29 +393,3 @@ class ThreadDriver(BaseDriver):
                 self._after_fact()
                 self._lock.notify()
         self._shell.close_letters()
-
-    def _send(
-        self, letters: list[tuple[str, Raw]], seconds: float
-    ) -> list[KafkaGuardError | None]:
-        """Send dead letters, once more those that can be changed to be accepted."""
-        if self._transactions is not None:
-            return [self._send_in_round(*letter) for letter in letters]
-        try:
-            results = list(self._shell.send_letters(letters, seconds))
-        except Exception as error:  # noqa: BLE001 - each letter has its outcome
-            return [as_letter_error(error)] * len(letters)
-        changed = changed_letters(letters, results)
-        if changed:
-            again = self._send(list(changed.values()), seconds)
-            for index, result in zip(changed, again, strict=True):
-                results[index] = result
-        return results
-
-    def _send_in_round(self, topic: str, raw: Raw) -> KafkaGuardError | None:
-        """Send a dead letter in the open transaction, whose commit confirms it."""
-        assert self._transactions is not None
-        try:
-            self._shell.send_raw(self._transactions.send, topic, raw)
-        except KafkaGuardError as error:
-            return error
-        return None

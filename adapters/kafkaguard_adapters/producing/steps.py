@@ -6,6 +6,8 @@ and gets the result or the error.
 
 from __future__ import annotations
 
+import asyncio
+import time
 from contextlib import closing
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -15,12 +17,22 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-def run(steps: Generator[Any, Any, T], do: Callable[[Any], Any]) -> T:
+def do(step: Any) -> Any:
+    """Do what a step often is: call something, or sleep for some seconds."""
+    return time.sleep(step) if isinstance(step, float) else step()
+
+
+async def ado(step: Any) -> Any:
+    """Do the same with a coroutine function."""
+    return await (asyncio.sleep(step) if isinstance(step, float) else step())
+
+
+def run(steps: Generator[Any, Any, T], do: Callable[[Any], Any] = do) -> T:
     """Run a generator to its end, and return its value.
 
     Args:
         steps: The generator.
-        do: Does what the generator yields.
+        do: Does what the generator yields. Default: :func:`do`.
     """
     resume, result = steps.send, None
     while True:
@@ -35,7 +47,9 @@ def run(steps: Generator[Any, Any, T], do: Callable[[Any], Any]) -> T:
             resume, result = steps.throw, error
 
 
-async def arun(steps: Generator[Any, Any, T], do: Callable[[Any], Awaitable[Any]]) -> T:
+async def arun(
+    steps: Generator[Any, Any, T], do: Callable[[Any], Awaitable[Any]] = ado
+) -> T:
     """Do the same with a coroutine function; a cancellation ends the generator."""
     with closing(steps):
         resume, result = steps.send, None
