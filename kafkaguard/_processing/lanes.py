@@ -55,7 +55,7 @@ class Lanes:
         if lane is None:
             lane = slot.lanes[None] = Lane(None)
         lane.queue += range(first, last)
-        if lane.waiting and self.is_ordered:
+        if lane.waiting:
             slot.parked += last - first
         self.make_ready(slot, lane)
 
@@ -186,7 +186,7 @@ class Lanes:
     def put_back_failed(self, slot: Slot, lane: Lane, seq: int) -> None:
         """Put a record back that is handled again."""
         insert(lane.queue, [seq])
-        if lane.waiting and self.is_ordered:
+        if lane.waiting:
             slot.parked += 1
 
     def release(self, chunk: Chunk) -> None:

@@ -75,7 +75,7 @@ class Running:
                 if not chunk.stops:
                     chunk.stop()
                 self.count_early(chunk)  # its handler may hang: what is done counts
-                if self._run.rounds is None and not chunk.slot.is_gone:
+                if self._run.rounds is None:
                     chunk.slot.advance()
             self._tell_if_slow(chunk, now)
 

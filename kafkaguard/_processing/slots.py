@@ -66,7 +66,7 @@ class Lane:
         key: The key in its slot.
         queue: The numbers of the records, in their order.
         is_busy: Whether a worker has some of its records.
-        waiting: How many of its records wait for another attempt.
+        waiting: How many of its records wait for another attempt, if it has an order.
         is_ready: Whether it is in the queue for workers.
     """
 

@@ -30,6 +30,8 @@ from kafkaguard._processing.work import (
     BeginRound,
     CommitRound,
     GiveUp,
+    Pause,
+    Resume,
     SendLetter,
     Tell,
 )
@@ -305,6 +307,39 @@ def test_a_partition_that_comes_while_the_run_ends_does_not_hold_it_up():
     made.fetched(other, [(0, None)], 0.1)
     made.finished(chunk, 1, {}, 0.2)
     assert made.state is RunState.COMMITTING
+
+
+def test_a_partition_with_much_behind_a_waiting_record_is_paused_by_itself():
+    """Others are read on; it is resumed when half of that is gone."""
+    backoff = {"base": 60, "cap": 60, "jitter": "none"}
+    made = machine(backoff=backoff, handler={"max_in_flight": 8})
+    other = TopicPartition("t", 1)
+    made.assigned([other], 0.0)
+    made.ends({PLACE: 100, other: 100})
+    read(made, 1)
+    made.finished(made.take(0.0), 1, {0: OSError()}, 0.0)
+    read(made, 7, start=1)
+    made.tick(1.0)
+    assert commands(made, Pause) == []
+    read(made, 1, start=8)
+    made.tick(1.0)
+    assert [each.places for each in commands(made, Pause)] == [[PLACE]]
+    assert made.is_open
+    made.tick(30.0)
+    assert commands(made, Pause, Resume) == []
+    chunk = made.take(60.0)
+    made.finished(chunk, 1, {}, 60.0)
+    assert [each.places for each in commands(made, Resume)] == [[PLACE]]
+
+
+def test_a_rebalance_aborts_a_round_at_once():
+    """The open transaction has the group's old generation."""
+    made = machine(rounds=Rounds(10.0))
+    read(made, 2)
+    made.take_commands()
+    made.round_began(None, 0.0)
+    made.rebalanced(0.1)
+    assert len(commands(made, AbortRound)) == 1
 
 
 def test_each_letter_has_attempts_of_its_own():
