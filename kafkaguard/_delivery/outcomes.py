@@ -249,7 +249,7 @@ class Outcomes:
             if not batch.unsettled and batch.ended is not None:
                 self._in_flight.drop_ended(batch.place)
         if not record.is_letter:
-            self._counters.count_outcome(record.outcome)
+            self._counters.count_outcome(record.outcome, record.place.topic)
             self._counters.maybe_twice += (
                 ending == "delivered" and record.doubt is not None
             )

@@ -194,6 +194,8 @@ class ProcessingMachine:
         self._outage: _Outage | None = None
         self._commands: list[Command] = []
         self._counts = Counts(by_round=rounds is not None)
+        #: Counts by topic and name, which others read without the driver's lock.
+        self.totals = self._counts.totals
         self._handled: dict[TopicPartition, tuple[int, frozenset[int]]] = {}
         self._error: BaseException | None = None
         self._until = math.inf

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -183,6 +183,11 @@ class ReloadEvent(Event):
     source: str
     old_policy_id: str
     problem: str | None = None
+
+    @property
+    def outcome(self) -> Literal["used", "refused"]:
+        """Whether the new policy is used."""
+        return "used" if self.problem is None else "refused"
 
 
 class EventHook(Protocol):

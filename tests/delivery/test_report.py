@@ -45,10 +45,10 @@ class TestBooks:
     def test_each_outcome_is_counted_once(self):
         """A report counts the outcomes since the last report."""
         counters = Counters()
-        counters.count_delivered(3)
-        counters.count_outcome(RecordOutcome("delivered"))
-        counters.count_outcome(failed(too_large()))
-        counters.count_outcome(failed(in_doubt()))
+        counters.count_delivered(3, "t")
+        counters.count_outcome(RecordOutcome("delivered"), "t")
+        counters.count_outcome(failed(too_large()), "t")
+        counters.count_outcome(failed(in_doubt()), "t")
         counters.count_superseded()
         report = counters.report(pending=5)
         counts = (report.delivered, report.failed, report.in_doubt, report.pending)
@@ -59,7 +59,7 @@ class TestBooks:
     def test_failures_that_the_application_knows_stay_counted(self):
         """As those of a transaction that it has aborted."""
         counters = Counters()
-        counters.count_outcome(failed(too_large()))
+        counters.count_outcome(failed(too_large()), "t")
         counters.mark_seen()
         assert not counters.has_unseen
         report = counters.report(0)
@@ -70,8 +70,8 @@ class TestBooks:
         counters = Counters()
         seen, unseen = failed(too_large()), failed(too_large())
         seen.seen = True
-        counters.count_outcome(seen)
-        counters.count_outcome(unseen)
+        counters.count_outcome(seen, "t")
+        counters.count_outcome(unseen, "t")
         report = counters.report(0)
         assert report.failed == 2
         assert report.errors == (unseen.error,)
@@ -81,7 +81,7 @@ class TestBooks:
         """A producer that is never flushed does not grow without end."""
         counters = Counters()
         for _ in range(MAX_ERRORS + 5):
-            counters.count_outcome(failed(too_large()))
+            counters.count_outcome(failed(too_large()), "t")
         report = counters.report(0)
         assert (report.failed, len(report.errors)) == (MAX_ERRORS + 5, MAX_ERRORS)
 
@@ -89,7 +89,7 @@ class TestBooks:
         """A dead-lettered record counts neither as failed nor as unseen."""
         counters = Counters()
         for ending in ("dead_lettered", "dropped", "dropped"):
-            counters.count_outcome(RecordOutcome(ending, too_large(), seen=True))
+            counters.count_outcome(RecordOutcome(ending, too_large(), seen=True), "t")
         assert DeliveryReport(dead_lettered=1, dropped=2) == counters.report(0)
         assert DeliveryReport() == counters.report(0)
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import logging
 import time
-from collections import deque
+from collections import Counter, deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from kafkaguard._common.observing import observer_of
 from kafkaguard._consuming import commands as c
 from kafkaguard._consuming.events import OffsetResetEvent
 from kafkaguard._consuming.machine import LIST_OFFSETS, ReadRefusal
@@ -22,7 +23,7 @@ from kafkaguard._retries.events import emit
 from kafkaguard_adapters.consuming import questions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Coroutine, Iterable
+    from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 
     from kafkaguard._cluster.reports import TopicPartition
     from kafkaguard._consuming.commands import Command
@@ -87,6 +88,8 @@ class Driver:
         self._view = view
         self._launch = launch
         self._hooks = () if hook is None else (hook,)
+        if (observer := observer_of(hook)) is not None:
+            observer.watch("consumer", self, {})
         self._origin = origin or questions.Origin()
         self._clock = clock
         self._answers: deque[tuple[Turn, Any]] = deque()
@@ -274,6 +277,10 @@ class Driver:
     def later(self, turn: Turn) -> None:
         """Queue a fact from a thread of the client for the user's thread."""
         self._answers.append((turn, None))
+
+    def gauges(self) -> Mapping[tuple[str, str], float]:
+        """Return how it stands, for telemetry."""
+        return Counter((place.topic, "waiting") for place in self.machine.waiting())
 
     # --- events -----------------------------------------------------------------------
 

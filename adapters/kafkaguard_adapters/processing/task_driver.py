@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkaguard._errors import KafkaGuardError
@@ -287,7 +287,9 @@ class TaskDriver(BaseDriver):
                 continue
             CURRENT.set((chunk, self.seconds_of, offset_of))
             attempted, failures = await work(chunk)
-            machine.finished(chunk, attempted, failures, clock())
+            now = clock()
+            machine.finished(chunk, attempted, failures, now)
+            self._note_time(chunk, now)
             self._after_fact()
             self._wake_workers(1)
             await asyncio.sleep(0)  # a handler need not suspend
@@ -343,12 +345,13 @@ class TaskDriver(BaseDriver):
         handler, seconds = self._arguments.handler, self._policy.handler.timeout
         if self._arguments.letters is not None:
             handler = self._letter_handler(handler)
-        if seconds is None:
+        if seconds is None and not self._traces:
             return handler
 
         async def limited(record: Any) -> None:
-            async with asyncio.timeout(seconds):
-                await handler(record)
+            with self._span() if self._traces else nullcontext():
+                async with asyncio.timeout(seconds):
+                    await handler(record)
 
         return limited
 
