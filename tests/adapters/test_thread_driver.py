@@ -106,6 +106,10 @@ class Client:
         #: What was handed over lies in these until ``send_now``, by its topic.
         self._lingering = {}
 
+    def delivered(self):
+        """Return nothing, as a client whose batches are counted when they end."""
+        return {}
+
     def _do(self, name):
         self.calls.append(name)
         if name in self.breaks:

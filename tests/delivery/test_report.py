@@ -56,6 +56,24 @@ class TestBooks:
         assert report.superseded == 1
         assert DeliveryReport() == counters.report(0)
 
+    def test_totals_are_by_topic_and_no_report_resets_them(self):
+        """Those of a transaction count when it ends, with its ending."""
+        counters = Counters(transactional=True)
+        counters.count_delivered(3, "a")
+        counters.count_delivered(1, "b")
+        counters.count_outcome(failed(too_large()), "b")
+        assert dict(counters.totals) == {("b", "failed"): 1}
+        counters.end_transaction("aborted")
+        counters.report(0)
+        counters.count_delivered(2, "a")
+        counters.end_transaction("delivered")
+        assert dict(counters.totals) == {
+            ("a", "aborted"): 3,
+            ("b", "aborted"): 1,
+            ("a", "delivered"): 2,
+            ("b", "failed"): 1,
+        }
+
     def test_failures_that_the_application_knows_stay_counted(self):
         """As those of a transaction that it has aborted."""
         counters = Counters()

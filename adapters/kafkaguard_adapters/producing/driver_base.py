@@ -150,7 +150,7 @@ class DriverBase:
             if late is not None and record.is_letter:
                 tokens.append(late)
                 continue
-            if record.is_letter and record.raw is not None and self._observer:
+            if self._observer and record.is_letter and record.raw is not None:
                 self._observer.letter(record.place.topic, record.raw.headers)
             try:
                 tokens.append((yield record))
