@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import logging
+from contextlib import ExitStack, suppress
 from functools import partial
 from importlib import import_module
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakValueDictionary
 
@@ -106,21 +108,33 @@ def guard(
     if config is not None:
         mapping("guard(): config", config, "a mapping of the client's settings")
     loaded = load_policy(policy)  # before a client connects, which may take a minute
-    if factory is not None:
-        client, config = _build(factory, config or {}, loaded)
-    _check_unguarded(client)
-    home = _home_of(client)
-    if config is not None and factory is None:
-        _check_names(type(client), home, config)
-    settings = compare(client, home, config, loaded, strict=strict)
-    module = import_module(home)
-    _warn_of_unused(loaded, obeyed_by(home), client)
-    cache = TopicFactsCache(topics)
-    wish = Wish(loaded, factory, config, cache, on_event, settings)
-    guarded = module.wrap(client, wish)
+    with ExitStack() as unused:
+        if factory is not None:
+            client, config = _build(factory, config or {}, loaded)
+            unused.callback(_close, client)
+        _check_unguarded(client)
+        home = _home_of(client)
+        if config is not None and factory is None:
+            _check_names(type(client), home, config)
+        settings = compare(client, home, config, loaded, strict=strict)
+        module = import_module(home)
+        _warn_of_unused(loaded, obeyed_by(home), client)
+        cache = TopicFactsCache(topics)
+        wish = Wish(loaded, factory, config, cache, on_event, settings)
+        guarded = module.wrap(client, wish)
+        unused.pop_all()
     if client is not None:
         _GUARDS[id(client)] = guarded
     return guarded
+
+
+def _close(client: Any) -> None:
+    """Close a client that the guard has built and cannot use."""
+    close = getattr(client, "close", None)
+    # Those of aiokafka have begun nothing, and are closed in a loop only.
+    if close is not None and not iscoroutinefunction(close):
+        with suppress(Exception):  # the error that made it useless is raised
+            close()
 
 
 def _check_unguarded(client: Any) -> None:
@@ -217,6 +231,8 @@ def _build(
     """
     home = _home_of_class(factory) if isinstance(factory, type) else None
     if home is None:
+        if isinstance(factory, type):  # before it builds what nobody would close
+            raise _has_no_adapter(factory)
         return build(factory, config), config
     _check_names(cast("type", factory), home, config)
     _check_servers(cast("type", factory), home, config)
@@ -250,10 +266,14 @@ def _home_of(client: Any) -> str:
             f"guard(factory={name}, config={{...}})"
         )
     home = _home_of_class(type(client))
-    if home is not None:
-        return home
+    if home is None:
+        raise _has_no_adapter(type(client))
+    return home
+
+
+def _has_no_adapter(kind: type) -> TypeError:
     clients = ", ".join(f"{package}.{name}" for package, name in _HOMES)
-    raise TypeError(
-        f"guard() has no adapter for {type(client).__module__}."
-        f"{type(client).__qualname__}; it knows {clients}"
+    return TypeError(
+        f"guard() has no adapter for {kind.__module__}.{kind.__qualname__}; it knows "
+        f"{clients}"
     )

@@ -54,6 +54,17 @@ def check_brokers(facts: Facts) -> Iterator[Finding]:
         )
 
 
+def check_versions(facts: Facts) -> Iterator[Finding]:
+    """Each broker offers the requests that the other checks need."""
+    for broker in facts.brokers.values():
+        for request, missing in broker.lacks.items():
+            yield not_judged(
+                "broker-too-old",
+                f"broker {broker.id} at {broker.address}",
+                f"it does not offer {request}: {missing}",
+            )
+
+
 def check_sight(facts: Facts) -> Iterator[Finding]:
     """This user sees all topics and groups."""
     for look in facts.looks[-1:]:

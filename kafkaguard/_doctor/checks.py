@@ -10,6 +10,7 @@ from kafkaguard._doctor.brokers import (
     check_disks,
     check_rights,
     check_sight,
+    check_versions,
 )
 from kafkaguard._doctor.findings import Finding, Severity, not_judged
 from kafkaguard._doctor.groups import check_members, check_offsets, check_progress
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 #: All checks, by the word that ``--only`` takes.
 CHECKS: dict[str, tuple[Callable[[Facts], Iterator[Finding]], ...]] = {
-    "reach": (check_addresses, check_brokers),
+    "reach": (check_addresses, check_brokers, check_versions),
     "topics": (
         check_absent,
         check_leaders,

@@ -77,14 +77,15 @@ class BrokerState:
         address: Where it is, as the cluster says.
         error: Why it cannot be used from here; None if it can.
         settings: Its settings by Kafka's names; None: this user may not see them.
-        supports_transactions: Whether it can list transactions; None if unknown.
+        lacks: What cannot be judged without requests that it does not offer: by the
+            name of the request, what is missing.
     """
 
     id: int
     address: str
     error: KafkaGuardError | None = None
     settings: Mapping[str, str] | None = None
-    supports_transactions: bool | None = None
+    lacks: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
+from kafka import KafkaProducer
 
 from kafkaguard import errors, guard, load_policy
 from kafkaguard.errors import PolicyError
@@ -32,6 +35,42 @@ def test_a_policy_that_does_not_exist_is_refused_before_a_client_connects():
 
     with pytest.raises(PolicyError, match="did you mean 'consumer'"):
         guard(factory=factory, config={}, policy="consumr")
+
+
+def test_a_class_without_an_adapter_is_refused_before_it_builds_a_client():
+    """Nobody would close it."""
+
+    class Consumer:
+        """A client of another package."""
+
+        def __init__(self, _):
+            raise AssertionError("a client was built")
+
+    with pytest.raises(TypeError, match="no adapter for tests"):
+        guard(factory=Consumer, config={})
+
+
+def test_a_client_that_was_built_and_cannot_be_guarded_is_closed(kafka_cluster):
+    """Its settings are not safe, or it is none."""
+    closed = []
+
+    class Producer(KafkaProducer):
+        """It says when it is closed."""
+
+        def close(self, timeout=None, **more):
+            closed.append(type(self))
+            super().close(timeout, **more)
+
+    servers = {"bootstrap_servers": kafka_cluster.bootstrap_servers}
+    unsafe = {**servers, "enable_idempotence": False, "retries": 5}
+    with pytest.raises(errors.StackingError) as caught:
+        guard(factory=Producer, config=unsafe, strict=True)
+    assert Producer in closed, caught.value  # not by the garbage collector
+    del caught
+    closed.clear()
+    with pytest.raises(TypeError, match="no adapter for"):
+        guard(factory=lambda **_: SimpleNamespace(close=lambda: closed.append(None)))
+    assert None in closed
 
 
 @pytest.mark.parametrize(

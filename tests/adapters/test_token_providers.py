@@ -16,6 +16,7 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from kafkaguard import Action, classify, errors, guard
+from kafkaguard.testing import KafkaCluster
 from tests import leaks
 
 #: Nobody listens there.
@@ -132,3 +133,37 @@ async def test_aiokafka_takes_a_failed_token_for_a_failed_connection(factory):
     assert FAILURE in causes(caught.value)
     await guarded.close() if factory is AIOKafkaAdminClient else await guarded.stop()
     await asyncio.sleep(0)
+
+
+class Recovering(AwaitedTokenProvider):
+    """A provider of aiokafka whose token server is down at first."""
+
+    def __init__(self, working):
+        self.working, self.fails = working, True
+
+    async def token(self):
+        """Fail, or give the token."""
+        if self.fails:
+            raise FAILURE
+        return await self.working.token()
+
+
+@pytest.mark.java
+async def test_a_broker_that_asks_for_a_token_is_reached_once_there_is_one():
+    """aiokafka: ``start`` says whose failure it was, and works when called again."""
+    with KafkaCluster(oauth=True, super_users=["alice"]) as cluster:
+        settings = cluster.client_config("OAUTHBEARER", client="aiokafka", user="alice")
+        provider = Recovering(settings["sasl_oauth_token_provider"])
+        settings["sasl_oauth_token_provider"] = provider
+        topic = cluster.create_topic()
+        config = {**settings, "enable_idempotence": True}
+        producer = guard(factory=AIOKafkaProducer, config=config)
+        with pytest.raises(errors.TokenProviderError) as caught:
+            await producer.start()
+        check(caught.value, KafkaConnectionError)
+        provider.fails = False
+        await producer.start()
+        try:
+            assert (await producer.send_and_wait(topic, b"v", b"k")).offset == 0
+        finally:
+            await producer.stop()

@@ -723,6 +723,28 @@ class ConsumerContract:
             warned = [r.getMessage() for r in lines if "out of range" in r.getMessage()]
             assert warned == [event.sentence]
 
+    def test_a_lost_position_that_is_reset_to_the_end_was_committed(
+        self, kafka_cluster, kafka_topic, caplog
+    ):
+        """What is skipped is told; that the group had no commit would be untrue."""
+        fill(kafka_cluster, kafka_topic, 10, partitions=[0])
+        servers = kafka_cluster.bootstrap_servers
+        group = {"group": kafka_topic, **self.latest}
+        with self.open(servers, assign=[(kafka_topic, 0)], **group) as reader:
+            reader.commit({(kafka_topic, 0): 2}, 20.0)
+        with KafkaAdminClient(bootstrap_servers=servers) as admin:
+            admin.delete_records({TopicPartition(kafka_topic, 0): 6})
+        caplog.clear()
+        with self.open(servers, **group) as reader:
+            reader.subscribe(kafka_topic)
+            reader.read_until(lambda: reader.told(ev.OffsetResetEvent))
+            self.read_for(reader, 2.0)  # librdkafka resets a moment later
+            fill(kafka_cluster, kafka_topic, 1, partitions=[0])
+            reader.read_until(lambda: reader.read)
+            (event,) = reader.told(ev.OffsetResetEvent)
+            assert (event.lost, event.skipped) == (4, 4)
+            assert "no committed offset" not in caplog.text
+
     def test_a_lost_position_is_raised_where_the_policy_says_so(
         self, kafka_cluster, kafka_topic
     ):

@@ -9,6 +9,8 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from confluent_kafka import Consumer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -18,7 +20,16 @@ from rich.table import Table
 from kafkaguard._doctor import settings as doctor_settings
 from kafkaguard.cluster import diagnose
 from kafkaguard.testing import FaultProxy, KafkaCluster
-from tests.doctor.faults import FAULTS, THREE, examine, execute
+from tests.doctor.faults import (
+    DISKS,
+    FAULTS,
+    GUARDED,
+    GUARDED_CLUSTER,
+    THREE,
+    examine,
+    execute,
+    two_disks,
+)
 
 #: Topics that are made in one request.
 AT_ONCE = 100
@@ -30,14 +41,14 @@ def try_faults(cluster, faults, table):
     missed = 0
     for number, fault in enumerate(faults):
         name = f"fault-{len(faults)}-{number}"
-        with fault.inject(cluster, name):
-            found = examine(fault, cluster, name)
+        with fault.inject(cluster, name) as more:
+            found = examine(fault, cluster, name, more)
             is_found = {each.severity for each in found} == {fault.severity}
             remedy = "in words"
             if commands := {each.command for each in found} - {None}:
                 for command in commands:
                     execute(command)
-                is_mended = not examine(fault, cluster, name)
+                is_mended = not examine(fault, cluster, name, more)
                 remedy = "command, mends it" if is_mended else "command, FAILS"
                 missed += not is_mended
             missed += not is_found
@@ -93,8 +104,12 @@ def main():
         wrong = try_faults(cluster, FAULTS, table)
     with KafkaCluster(brokers=3) as cluster:
         wrong += try_faults(cluster, THREE, table)
+    with KafkaCluster(**GUARDED_CLUSTER) as cluster:
+        wrong += try_faults(cluster, GUARDED, table)
+    with TemporaryDirectory() as folder, two_disks(Path(folder)) as cluster:
+        wrong += try_faults(cluster, DISKS, table)
     Console(width=120).print(table)
-    print(f"{len(FAULTS) + len(THREE)} faults, {wrong} wrong")
+    print(f"{len([*FAULTS, *THREE, *GUARDED, *DISKS])} faults, {wrong} wrong")
     if chosen.large:
         wrong += try_large()
     return int(bool(wrong))

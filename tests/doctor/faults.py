@@ -9,18 +9,20 @@ import threading
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer
 
+from kafkaguard import guard
+from kafkaguard._cluster.transactions import HANGING_S
 from kafkaguard.cluster import diagnose
+from kafkaguard.testing import FaultProxy, KafkaCluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-
-    from kafkaguard.testing import KafkaCluster
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,8 @@ class Fault:
         check: The check that finds it.
         severity: How grave it is.
         place: What the place of the finding contains; ``{topic}`` is the fault's own.
-        inject: Injects it for a ``with`` block; gets the cluster and a topic's name.
+        inject: Injects it for a ``with`` block; gets the cluster and a topic's name. It
+            may give settings of the client.
         settings: The client's settings.
         call: More arguments of ``diagnose``.
         remedied: Whether the finding's command removes it.
@@ -442,6 +445,190 @@ FAULTS = [
 
 
 @contextmanager
+def limited_user(cluster: KafkaCluster, name: str) -> Iterator[dict[str, Any]]:
+    """A user that may see a topic, and nothing else."""
+    cluster.create_topic(name)
+    cluster.grant("bob", "DESCRIBE", "TOPIC", name)
+    yield cluster.client_config("SASL_PLAIN", client="confluent", user="bob")
+
+
+@contextmanager
+def other_protocol(cluster: KafkaCluster, name: str) -> Iterator[dict[str, Any]]:
+    """One of the addresses wants TLS."""
+    cluster.create_topic(name)
+    tls = cluster.listener("TLS").bootstrap_servers
+    yield {"bootstrap.servers": f"{cluster.bootstrap_servers},{tls}"}
+
+
+def through_proxy(prepare: Callable[[FaultProxy], Any], **config: Any) -> Any:
+    """A topic, looked at through a proxy that lies."""
+
+    @contextmanager
+    def inject(cluster: KafkaCluster, name: str) -> Iterator[dict[str, Any]]:
+        settings = {key.replace("_", "."): value for key, value in config.items()}
+        cluster.create_topic(name, config=settings)
+        with FaultProxy(cluster) as proxy:
+            prepare(proxy)
+            yield {"bootstrap.servers": proxy.bootstrap_servers}
+
+    return inject
+
+
+def remote_storage_starts(proxy: FaultProxy) -> None:
+    """The leader answers as one whose remote storage is not ready (KIP-1007)."""
+    proxy.on("ListOffsets").fail(9)
+
+
+def old_broker(proxy: FaultProxy) -> None:
+    """It offers what Kafka 2.1 did, of the requests that the doctor would use."""
+    for api in ("ListTransactions", "DescribeTransactions", "DescribeProducers"):
+        proxy.on(api).hide()
+    for api, highest in (
+        ("DescribeLogDirs", 1),
+        ("OffsetFetch", 5),
+        ("FindCoordinator", 2),
+        ("ListOffsets", 4),
+        ("Fetch", 10),
+        ("Metadata", 7),
+        ("ListGroups", 2),
+        ("DescribeGroups", 2),
+    ):
+        proxy.on(api).cap(highest)
+    for api in ("DescribeCluster", "ConsumerGroupDescribe", "DescribeTopicPartitions"):
+        proxy.on(api).hide()
+
+
+#: Faults of a cluster with users, TLS and tiered storage.
+GUARDED_CLUSTER: dict[str, Any] = {
+    "users": {"alice": "a-secret", "bob": "b-secret"},
+    "super_users": ["alice"],
+    "tls": True,
+    "tiered": True,
+}
+GUARDED = [
+    Fault(
+        "a user without rights on a topic",
+        "topic-rights",
+        "not judged",
+        "{topic}",
+        limited_user,
+    ),
+    Fault(
+        "a user who may not see a topic's settings",
+        "topic-settings",
+        "not judged",
+        "{topic}",
+        limited_user,
+    ),
+    Fault(
+        "a user who does not see all groups",
+        "groups-hidden",
+        "not judged",
+        "groups",
+        limited_user,
+        call={"groups": None, "topics": None},
+    ),
+    Fault(
+        "an address that wants TLS",
+        "address-unreachable",
+        "risky",
+        "127.0.0.1",
+        other_protocol,
+    ),
+    Fault(
+        "remote storage that is not ready",
+        "remote-storage-not-ready",
+        "bad",
+        "{topic}",
+        through_proxy(remote_storage_starts, remote_storage_enable="true"),
+    ),
+    Fault(
+        "a broker of Kafka 2.1",
+        "broker-too-old",
+        "not judged",
+        "broker 0",
+        through_proxy(old_broker),
+    ),
+]
+
+
+@contextmanager
+def hanging(cluster: KafkaCluster, name: str) -> Iterator[None]:
+    """A transaction that its coordinator does not know (KIP-664).
+
+    Its records reached the partition, and AddPartitionsToTxn never reached the
+    coordinator; the broker does not verify that.
+    """
+    cluster.create_topic(name)
+    with FaultProxy(cluster) as proxy:
+        proxy.on("AddPartitionsToTxn").fail(0, at="partition")
+        producer = Producer(
+            {"bootstrap.servers": proxy.bootstrap_servers, "transactional.id": name}
+        )
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        long_ago = int((time.time() - 2 * HANGING_S) * 1000)
+        producer.produce(name, b"x", timestamp=long_ago)
+        producer.flush(30)
+        yield
+
+
+@contextmanager
+def broken_disk(cluster: KafkaCluster, name: str) -> Iterator[None]:
+    """A file where the folder of one of two disks was; not mended."""
+    cluster.create_topic(name, 8)
+    write(cluster, name, 50)
+    disk = disks(cluster)[1]
+    disk.rename(disk.with_name("pulled"))
+    disk.touch()
+    until = time.monotonic() + 60
+    while "Stopping serving logs in dir" not in cluster.logs():
+        assert time.monotonic() < until, "the broker has not noticed"
+        time.sleep(0.2)
+    yield
+
+
+def disks(cluster: KafkaCluster) -> list[Path]:
+    """Return the folders of a broker's disks."""
+    with guard(factory=AdminClient, config=_config(cluster)) as admin:
+        return sorted(map(Path, admin.log_dirs().brokers[0].dirs))
+
+
+@contextmanager
+def two_disks(folder: Path) -> Iterator[KafkaCluster]:
+    """A broker with two disks that does not verify transactions."""
+    names = ",".join(str(folder / each) for each in ("disk-a", "disk-b"))
+    settings = {
+        "log.dirs": names,
+        "log.flush.offset.checkpoint.interval.ms": 500,
+        "transaction.partition.verification.enable": "false",
+    }
+    with KafkaCluster(settings=settings) as cluster:
+        yield cluster
+
+
+#: Faults of a broker with two disks, which does not verify transactions.
+DISKS = [
+    Fault(
+        "a transaction that hangs",
+        "transaction-hanging",
+        "bad",
+        "transaction of producer",
+        hanging,
+        remedied=True,
+    ),
+    Fault(
+        "a disk that is broken",
+        "disk-offline",
+        "bad",
+        "disk-b",
+        broken_disk,
+        call={"topics": None},
+    ),
+]
+
+
+@contextmanager
 def one_down(cluster: KafkaCluster, name: str) -> Iterator[None]:
     """Two topics, and then a broker that has replicas of both crashes."""
     cluster.create_topic(
@@ -549,10 +736,17 @@ def fill(value, **names):
     return value
 
 
-def examine(fault, cluster, name):
-    """Return the findings of the fault's check at its place."""
+def examine(fault, cluster, name, more=None):
+    """Return the findings of the fault's check at its place.
+
+    Args:
+        fault: The fault.
+        cluster: The cluster.
+        name: The topic.
+        more: Settings of the client that the injection gave.
+    """
     names = {"topic": name, "servers": cluster.bootstrap_servers}
-    config = {"bootstrap.servers": cluster.bootstrap_servers}
+    config = {"bootstrap.servers": cluster.bootstrap_servers, **(more or {})}
     call = {"topics": [name], "groups": [name], **fill(fault.call, **names)}
     diagnosis = diagnose(config | fill(fault.settings, **names), **call)
     place = fill(fault.place, **names)

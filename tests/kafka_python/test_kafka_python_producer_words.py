@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import queue
+import time
 
 import pytest
 from kafka import KafkaProducer
@@ -12,6 +13,7 @@ from kafka.errors import KafkaError, KafkaTimeoutError
 
 from kafkaguard import errors, guard
 from kafkaguard._retries.events import RecreateEvent, RejectEvent, RetryEvent
+from kafkaguard.testing import FaultProxy
 from tests.contracts.producer import read, stale_topic
 from tests.kafka_python.producer_load import await_recovery
 
@@ -161,3 +163,28 @@ def test_a_callback_does_not_wait_for_the_partitions_of_a_topic(
         assert isinstance(error, errors.ClientMetadataError)
         assert error.verdict.action == "REFRESH"
         assert producer.send(kafka_topic, b"v", b"k").get(20).offset == 1
+
+
+def test_a_record_that_was_refused_each_time_is_never_said_to_have_had_no_answer(
+    kafka_cluster, kafka_topic
+):
+    """Its time ends when the client has just taken it to send it again: no request."""
+    with FaultProxy(kafka_cluster) as proxy:
+        proxy.on("Produce").fail("NOT_ENOUGH_REPLICAS")
+        settings = {"delivery_timeout_ms": 1500, "request_timeout_ms": 1000}
+        producer = guarded(proxy, settings, policy={"deadline": 1.5})
+        accumulator = producer.client._accumulator
+        drain = accumulator.drain
+
+        def drain_slowly(*args, **more):
+            taken = drain(*args, **more)
+            if any(each.in_retry() for part in taken.values() for each in part):
+                time.sleep(1.6)
+            return taken
+
+        accumulator.drain = drain_slowly
+        with pytest.raises(errors.NotEnoughReplicasError) as caught:
+            producer.send(kafka_topic, b"v", b"k").get(20)
+        producer.close(10)
+        assert {each.codes for each in proxy.requests("Produce")} == {(19,)}
+    assert caught.value.verdict.written == "no"

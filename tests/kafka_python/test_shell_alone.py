@@ -60,9 +60,16 @@ def source(*keys, sequence=None, sent=False, retried=False, closed=True, place=P
     return batch
 
 
-def followed(batch, **more):
+#: A producer whose sender has made requests of all that it took.
+MADE = SimpleNamespace(
+    _sender=SimpleNamespace(requests_made_at=float("inf")),
+    _transaction_manager=object(),
+)
+
+
+def followed(batch, producer=MADE, **more):
     """That batch as the machine sees it."""
-    one = SourceBatch(None, batch, (0, 0), 10.0)
+    one = SourceBatch(producer, batch, (0, 0), 10.0)
     for name, value in more.items():
         setattr(one, name, value)
     return one
@@ -172,7 +179,7 @@ class TestRefusals:
                 earlier is not None,
             )
         part = source(b"a")
-        piece = SourceBatch(None, part, (0, 0), 10.0, one)
+        piece = SourceBatch(MADE, part, (0, 0), 10.0, one)
         part.abort(IllegalStateError("closed"))
         (refusal,) = piece.refusals()
         assert refusal.sent == ("never" if earlier is None else "maybe")
@@ -187,6 +194,7 @@ class TestRefusals:
     NO = (NotEnoughReplicasError(), True)
     LOST = (RequestTimedOutError("no answer"), False)
     AWAY = (NodeNotReadyError("no connection"), False)
+    HELD = ()
 
     @pytest.mark.parametrize(
         ("attempts", "blame", "sent", "expired"),
@@ -198,18 +206,32 @@ class TestRefusals:
             ([LOST, AWAY], "client", "maybe", True),
             ([NO, None], "client", "maybe", True),
             ([AWAY, None], "client", "maybe", True),
+            ([NO, HELD], "batch", "answered", False),
+            ([NO, AWAY, HELD], "batch", "answered", False),
+            ([AWAY, HELD], "client", "never", True),
+            ([LOST, HELD], "client", "maybe", True),
+            ([HELD], "client", "maybe", True),
         ],
         ids=str,
     )
     def test_a_batch_that_expires_between_attempts_keeps_their_answer(
         self, attempts, blame, sent, expired
     ):
-        """If each attempt was refused, the refusal counts; None: it is in flight."""
+        """If each attempt was refused, the refusal counts; None: it is in flight.
+
+        The client takes a batch to send it, then fails it because its time is over, and
+        makes no request if the batch was sent before; a first try is still sent.
+        """
         batch = source(b"a", b"b")
-        one = followed(batch)
+        held = batch.created + len(attempts) - 1.5
+        holds = SimpleNamespace(
+            _sender=SimpleNamespace(requests_made_at=held),
+            _transaction_manager=object(),
+        )
+        one = followed(batch, holds if attempts[-1] is self.HELD else MADE)
         for number, attempt in enumerate(attempts):
             batch.drained = batch.created + number
-            if attempt is not None:
+            if attempt:
                 batch.retry()
                 one.is_tried_again(attempt[0], answered=attempt[1])
         refuse(batch, KafkaTimeoutError("expired"))
@@ -325,6 +347,7 @@ class Producer:
             self._transaction_manager = Manager(transactional=transactional)
         self._sender = SimpleNamespace(
             _complete_batch=lambda *_: None,
+            _create_produce_requests=lambda *_: {},
             _dispatch_error=lambda *_: None,
             _record_exceptions_fn=Sender._record_exceptions_fn,
         )

@@ -80,6 +80,16 @@ def read(servers, topic):
     return found
 
 
+def wait_for_letters(process):
+    """Wait until a replay has sent letters, or has ended; show why it did."""
+    lines = []
+    for line in process.stderr:
+        if " letters" in line:
+            return
+        lines.append(line)
+    print(f"ended by itself with {process.wait()}: {''.join(lines[-3:])}", flush=True)
+
+
 def replay(cluster, letters, words, random, kills):
     """Start a replay again until it ends; kill it so often before."""
     command = [sys.executable, "-m", "kafkaguard", "replay", "--yes", letters]
@@ -92,7 +102,7 @@ def replay(cluster, letters, words, random, kills):
             text=True,
         ) as process:
             if random.random() > EARLY:
-                next(line for line in process.stderr if " letters" in line)
+                wait_for_letters(process)
             time.sleep(random.uniform(0.0, 2.0))
             if number % 10 == 9:
                 broker = cluster.broker(random.randrange(3))

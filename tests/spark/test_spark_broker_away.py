@@ -6,6 +6,7 @@ import threading
 import time
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 import kafkaguard.spark
@@ -108,3 +109,38 @@ def test_question_whether_anybody_answers_is_bounded(kafka_cluster):
     started = time.monotonic()
     assert not Brokers({"bootstrap.servers": "localhost:1"}).has_answer(1)
     assert time.monotonic() - started < 30
+
+
+def test_the_deadline_of_a_policy_ends_a_stream_with_its_batch(spark, tmp_path):
+    """A batch waits no longer for a broker that is away; the query says why it ended."""
+    policy = {"extends": "spark-sink", "on_reject": "raise", "deadline": DEADLINE_S}
+    reports = []
+    with KafkaCluster() as cluster:
+        function = kafkaguard.spark.foreach_batch(
+            cluster.create_topic(),
+            bootstrap_servers=cluster.bootstrap_servers,
+            policy=policy,
+            on_report=lambda report, batch_id: reports.append(report),
+        )
+        numbers = (
+            spark.readStream.format("rate-micro-batch")
+            .option("rowsPerBatch", 100)
+            .load()
+            .selectExpr("cast(value as string) key", "cast(value as string) value")
+        )
+        query = (
+            numbers.writeStream.foreachBatch(function)
+            .option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .start()
+        )
+        try:
+            until(lambda: reports or query.exception(), 120)
+            cluster.broker(0).kill()
+            killed = time.monotonic()
+            with pytest.raises(StreamingQueryException) as caught:
+                query.awaitTermination(240)
+            assert time.monotonic() - killed < DEADLINE_S + 3 + 7 + 40
+            error = kafkaguard.spark.error_from(caught.value)
+            assert isinstance(error, e.KafkaGuardError)
+        finally:
+            query.stop()

@@ -13,8 +13,14 @@ from collections import defaultdict
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from kafka.protocol.admin import DescribeConfigsRequest, ListTransactionsRequest
+from kafka.protocol.admin import (
+    DescribeConfigsRequest,
+    DescribeLogDirsRequest,
+    DescribeProducersRequest,
+    ListTransactionsRequest,
+)
 from kafka.protocol.metadata import MetadataRequest
+from kafka.protocol.producer import InitProducerIdRequest
 
 from kafkaguard._cluster.offsets import EARLIEST, LATEST, READ_UNCOMMITTED
 from kafkaguard._cluster.reports import TopicPartition, make
@@ -55,6 +61,29 @@ _TOPIC_SETTINGS: Final = (
     "unclean.leader.election.enable",
 )
 _BROKER_SETTINGS: Final = ("offsets.retention.minutes", "transaction.max.timeout.ms")
+_LIST: Final = "ListTransactions (Kafka 3.0)"
+#: What needs a request from a version on, and what is missing without it.
+_NEEDS: Final = (
+    (ListTransactionsRequest, 0, _LIST, "open transactions are not listed"),
+    (
+        DescribeProducersRequest,
+        0,
+        "DescribeProducers (Kafka 2.8)",
+        "a transaction that hangs is not found",
+    ),
+    (
+        DescribeLogDirsRequest,
+        4,
+        "DescribeLogDirs version 4 (Kafka 3.3)",
+        "how full its disks are is not known",
+    ),
+    (
+        InitProducerIdRequest,
+        0,
+        "InitProducerId (Kafka 0.11)",
+        "producers can have neither idempotence nor transactions",
+    ),
+)
 #: The last records of a compacted topic that are read.
 _LAST: Final = 20
 
@@ -193,14 +222,16 @@ class Examination:
         request = DescribeConfigsRequest(resources=[resource])
         try:
             answer = await self._cluster.ask(request, broker, self._deadline)
-            version = await self._cluster.version(
-                ListTransactionsRequest, broker, self._deadline
-            )
+            lacks = {
+                name: missing
+                for needed, lowest, name, missing in _NEEDS
+                if await self._cluster.version(needed, broker, self._deadline) < lowest
+            }
         except KafkaGuardError as error:
             return BrokerState(broker, address, error)
         (result,) = answer.results
         settings = None if result.error_code else _values(result)
-        return BrokerState(broker, address, None, settings, bool(version))
+        return BrokerState(broker, address, None, settings, lacks)
 
     async def _topic_settings(self, answer: Any) -> None:
         """Ask for the settings of all topics at once."""
@@ -289,11 +320,7 @@ class Examination:
         )
         lag = await read_lag(self._cluster, self._known, question, self._deadline, {})
         lister = TransactionLister(self._cluster, self._known, self._deadline)
-        can_list = all(
-            each.supports_transactions
-            for each in self._facts.brokers.values()
-            if each.error is None
-        )
+        can_list = all(_LIST not in e.lacks for e in self._facts.brokers.values())
         transactions = await lister.find() if can_list else None
         if transactions is not None and self._topics is not None:
             transactions = transactions.of_topics(self._topics)

@@ -34,6 +34,7 @@ class AnswersShell:
         #: Never changed in place: another thread of the client reads it.
         self._held: frozenset[Any] = frozenset()
         self._resettable: set[Any] = set()
+        self._reset: set[Any] = set()
         self._reads_followers = reads_followers
 
     def hold(self, place: TopicPartition) -> None:
@@ -54,10 +55,24 @@ class AnswersShell:
         A permit counts once, and only while the partition waits: a partition that went
         away has no permit when it comes back.
         """
-        if place in self._resettable:
-            self._resettable.discard(place)
-            return self.driver.machine.is_waiting(place) or self._reads_followers
-        return self._reads_followers
+        is_left = self._reads_followers or (
+            place in self._resettable and self.driver.machine.is_waiting(place)
+        )
+        self._resettable.discard(place)
+        if is_left:
+            self._reset.add(place)
+        return is_left
+
+    def begins(self, place: TopicPartition) -> bool:
+        """Return whether a look-up of the end is of a start without a commit.
+
+        The other reason for one is a position that is out of range.
+        """
+        is_reset = place in self._reset and (
+            self._reads_followers or self.driver.machine.is_waiting(place)
+        )
+        self._reset.discard(place)
+        return not is_reset
 
     def read_again(self, place: TopicPartition, position: int | None) -> None:
         """Report that a partition that waits was read; its permit for a reset ends."""

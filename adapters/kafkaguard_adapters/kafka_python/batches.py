@@ -102,7 +102,11 @@ class SourceBatch(Batch):
 
     def was_in_flight(self) -> bool:
         """Return whether the client gave it up in flight; an answer may still come."""
-        return reading.was_given_up(self.result) and reading.was_sent(self.source)
+        return (
+            reading.was_given_up(self.result)
+            and reading.was_sent(self.source)
+            and not reading.was_held_back(self.producer, self.source)
+        )
 
     def is_tried_again(self, cause: BaseException, *, answered: bool) -> None:
         """Handle an attempt that has failed, after which the client tries again.
@@ -169,8 +173,11 @@ class SourceBatch(Batch):
         # A part of a batch that was split was not sent, but maybe the whole batch was.
         if self.earlier is not None:
             return True
-        is_unwritten = reading.drained_at(self.source) == self._unwritten_at
-        return reading.was_sent(self.source) and not is_unwritten
+        if reading.drained_at(self.source) == self._unwritten_at:
+            return False
+        return reading.was_sent(self.source) and not reading.was_held_back(
+            self.producer, self.source
+        )
 
     def _make_answered(
         self,

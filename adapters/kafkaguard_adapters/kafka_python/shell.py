@@ -134,6 +134,7 @@ class KafkaPythonShell(ReportingShell):
         begin = self._begin_weakly(producer, self._generation)
         moving.report_batches(producer, begin)
         moving.report_retries(producer, self._make_retry_note())
+        moving.note_requests(producer)
         self._checks.check_appends_of(producer)
         for source in reading.unfinished(producer):
             if source.produce_future not in self._open:

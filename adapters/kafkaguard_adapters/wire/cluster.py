@@ -146,7 +146,7 @@ class Cluster:
         return text
 
     async def version(self, request: Any, broker: int | None, deadline: float) -> int:
-        """Return the highest version that the broker and kafkaguard support; 0: none.
+        """Return the highest version that the broker and kafkaguard support; -1: none.
 
         Raises:
             KafkaGuardError: The broker cannot be reached.
@@ -157,7 +157,8 @@ class Cluster:
         except TimeoutError:
             place = {"api": api_name(request), "broker": broker}
             raise self.make(ClientTimeoutError, "no connection", **place) from None
-        return connection.version(request) or 0
+        version = connection.version(request)
+        return -1 if version is None else version
 
     async def _ask(
         self,

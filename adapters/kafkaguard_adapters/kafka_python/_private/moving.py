@@ -106,6 +106,23 @@ def report_retries(producer: Any, report: Callable[[Any, Any, bool], object]) ->
     sender._dispatch_error = dispatch_and_report
 
 
+def note_requests(producer: Any) -> None:
+    """Note when the client last made requests of the batches that it took to send.
+
+    A batch that has no time left is failed between the two. If it was sent before, the
+    client makes no requests of what it took with it.
+    """
+    sender = producer._sender
+    make = sender._create_produce_requests
+
+    def note_and_make(batches: Any) -> Any:
+        sender.requests_made_at = time.monotonic()
+        return make(batches)
+
+    sender.requests_made_at = time.monotonic()
+    sender._create_produce_requests = note_and_make
+
+
 def report_late_refusals(producer: Any, report: Callable[[Any, Any], object]) -> None:
     """Report refusals of batches that the producer had already given up.
 

@@ -115,6 +115,16 @@ def drained_at(batch: Any) -> float | None:
     return at
 
 
+def was_held_back(producer: Any, batch: Any) -> bool:
+    """Return whether the client took a batch to send it again, and makes no request.
+
+    An idempotent one makes none if the batch has no time left. This is known only until
+    it makes its next request.
+    """
+    is_taken = batch.drained > producer._sender.requests_made_at
+    return bool(is_taken and batch.in_retry() and is_idempotent(producer))
+
+
 def is_first_try(batch: Any) -> bool:
     """Return whether the client has sent a batch once at most, without a retry."""
     return not batch.in_retry()

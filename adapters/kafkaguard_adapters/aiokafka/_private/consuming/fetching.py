@@ -218,7 +218,8 @@ class AIOKafkaConsumerShell(AnswersShell):
     def _begins_at_the_end(self, place: TopicPartition) -> bool:
         """Return whether the client looks up the end of a log to begin there."""
         state = self._subscription.subscription.assignment.state_value(place)
-        return bool(state.awaiting_reset and state.reset_strategy == LATEST)
+        is_look_up = state.awaiting_reset and state.reset_strategy == LATEST
+        return bool(is_look_up and self.begins(place))
 
     def broken(self, request: Any, error: KafkaError) -> None:
         """Record that a Fetch got no answer from a broker."""

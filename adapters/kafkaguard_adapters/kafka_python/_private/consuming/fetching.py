@@ -233,7 +233,9 @@ class KafkaPythonConsumerShell(AnswersShell):
     def _note_start(self, place: TopicPartition, offset: int | None) -> None:
         """Queue the end of a log if that is where the client begins to read."""
         state = self._subscription.assignment.get(place)
-        if offset is not None and state is not None and state.reset_strategy == LATEST:
+        if offset is None or state is None or state.reset_strategy != LATEST:
+            return
+        if self.begins(place):
             self._starts.append((place, offset))
 
     def _start_refused(
