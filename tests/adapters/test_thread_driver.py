@@ -466,7 +466,8 @@ class TestHandedOver:
                 raise result
             return result
 
-        driver = SimpleNamespace(machine=SimpleNamespace(stops_hand_over=stops))
+        machine = SimpleNamespace(stops_hand_over=stops)
+        driver = SimpleNamespace(machine=machine, _observer=None)
         handed = run(DriverBase._hand_over_each(driver, records), give)
         assert not list(given)
         return handed
