@@ -583,7 +583,8 @@ class DeliveryMachine:
         """Reply to Replace: a successor is in use."""
         self._client.revive()
         death = self._client.describe_death()
-        self._outbox.warn(f"the producer was dead and was replaced: {death}")
+        text = f"the producer was dead and was replaced: {death}"
+        self._outbox.warn("producer_replaced", text)
         self._queue.replaced(now)
         self._outbox.emit(commands.FreeSends(None))
         return self._continue(now)

@@ -490,7 +490,9 @@ class Outcomes:
         if topic not in self._warned:
             self._warned.add(topic)
             self._outbox.warn(
+                "records_dropped",
                 f"policy {self._policy.name} drops refused records of topic {topic}; "
                 f"the first one failed with {error.name}. Later ones are only counted, "
-                "as dropped in the report"
+                "as dropped in the report",
+                topic,
             )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import defaultdict
 from contextlib import nullcontext, suppress
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from weakref import ref
 
 from kafkaguard._common.arguments import hook, whole_number
+from kafkaguard._common.logs import Log
 from kafkaguard.telemetry import _metrics as m
 from kafkaguard.telemetry._lag import add_lag
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     #: Records a value of a histogram.
     Record = Callable[[m.Metric, float, tuple[str, ...]], None]
 
-_log = logging.getLogger("kafkaguard.telemetry")
+_log = Log("telemetry")
 MAX_TOPICS: Final = 200
 #: What ``process()`` is about; else the names of a producer's numbers are outcomes.
 _OUTCOMES = {"producer": m.SENT, "process": m.CONSUMED}
@@ -168,10 +168,12 @@ class Instruments:
             self._topics.add(topic)
         if is_first:
             _log.warning(
+                "topics_beyond_limit",
                 "more than %d topics: the others are exported as one, %s; raise "
                 "max_topics to see them",
                 self._max_topics,
                 m.OTHER,
+                limit=self._max_topics,
             )
         return topic
 
@@ -223,7 +225,9 @@ class Instruments:
                 add_lag(read(), samples, self._capped)
             except Exception as error:  # noqa: BLE001 - other numbers are exported
                 self._add(m.LAG_FAILURES, (getattr(error, "name", "") or "",))
-                _log.warning("lag could not be read: %s", error)
+                _log.warning(
+                    "lag_not_read", "lag could not be read: %s", error, error=error
+                )
         with self._lock:
             self._fold()
             for source in self._sources:

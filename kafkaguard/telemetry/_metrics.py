@@ -10,26 +10,27 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from kafkaguard._common.attributes import attribute
+
 #: The version of the semantic conventions that the names are from.
 CONVENTIONS: Final = "1.44.0"
 
 SYSTEM: Final = "messaging.system"
 OPERATION: Final = "messaging.operation.name"
 OPERATION_TYPE: Final = "messaging.operation.type"
-TOPIC: Final = "messaging.destination.name"
-PARTITION: Final = "messaging.destination.partition.id"
-GROUP: Final = "messaging.consumer.group.name"
-OFFSET: Final = "messaging.kafka.offset"
+TOPIC: Final = attribute("topic")
+PARTITION: Final = attribute("partition")
+GROUP: Final = attribute("group")
 COUNT: Final = "messaging.batch.message_count"
-ERROR: Final = "error.type"
-ACTION: Final = "kafkaguard.action"
-EVENT: Final = "kafkaguard.event"
-KIND: Final = "kafkaguard.kind"
-ON_REJECT: Final = "kafkaguard.on_reject"
-OUTCOME: Final = "kafkaguard.outcome"
-POLICY: Final = "kafkaguard.policy"
-REASON: Final = "kafkaguard.reason"
-STATE: Final = "kafkaguard.state"
+ERROR: Final = attribute("error")
+ACTION: Final = attribute("action")
+EVENT: Final = attribute("event")
+KIND: Final = attribute("kind")
+ON_REJECT: Final = attribute("on_reject")
+OUTCOME: Final = attribute("outcome")
+POLICY: Final = attribute("policy")
+REASON: Final = attribute("reason")
+STATE: Final = attribute("state")
 #: The value of ``TOPIC`` for the topics beyond ``max_topics``.
 OTHER: Final = "_OTHER"
 #: Upper bounds of histograms in seconds: those of the conventions, and longer waits.

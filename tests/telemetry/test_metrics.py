@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from kafkaguard import Action, events, retry, telemetry
 from kafkaguard._cluster.remote_storage import RemoteStorageEvent
+from kafkaguard._common.attributes import attribute
 from kafkaguard._common.observing import observer_of
 from kafkaguard._retries.breaker import BreakerState
 from kafkaguard._retries.machine import CallContext
@@ -253,7 +254,7 @@ def test_names_are_those_of_the_conventions():
     ours = {metric.name for metric in m.METRICS}
     assert {name for name in ours if not name.startswith("kafkaguard.")} <= known
     labels = {label for metric in m.METRICS for label in metric.labels}
-    labels |= {m.OPERATION_TYPE, m.OFFSET, m.COUNT}
+    labels |= {m.OPERATION_TYPE, m.COUNT, attribute("offset")}
     own = {label for label in labels if label.startswith("kafkaguard.")}
     assert labels - own - {"error.type"} <= attributes
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import time
 from asyncio import get_running_loop
@@ -45,7 +44,6 @@ if TYPE_CHECKING:
 
     from kafkaguard_adapters.building import Wish
 
-_log = logging.getLogger("kafkaguard.producer")
 
 #: Seconds that stop() and leaving an ``async with`` block take at most by default.
 STOP_S = 30.0

@@ -7,11 +7,11 @@ called ``run`` is the *pump*; it alone polls the client.
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkaguard._common.logs import Log
 from kafkaguard._errors import KafkaGuardError
 from kafkaguard._processing.handling import CURRENT, decode_batch
 from kafkaguard._processing.work import WHOLE, Commit, Pause, Resume
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from kafkaguard_policies.retry_policy import RetryPolicy
 
 _IDLE_S: Final = 0.5
-_log = logging.getLogger("kafkaguard.processing")
+_log = Log("processing")
 #: UNKNOWN_MEMBER_ID and ILLEGAL_GENERATION: the partitions are lost.
 _LOST: Final = frozenset({25, 22})
 
@@ -271,7 +271,14 @@ class TaskDriver(BaseDriver):
             try:
                 return await self._shell.missing_topics(topics)
             except Exception as error:  # noqa: BLE001 - the last one is raised
-                _log.warning("process(): %s could not be looked up: %s", topics, error)
+                _log.warning(
+                    "topics_not_found_out",
+                    "process(): %s could not be looked up: %s",
+                    topics,
+                    error,
+                    group=self._group or None,
+                    error=error,
+                )
                 await asyncio.sleep(AFTER_ERROR_S)
         return await self._shell.missing_topics(topics)
 

@@ -7,13 +7,13 @@ while the client, a handler, a hook or the producer of dead letters is called.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkaguard._common.logs import Log
 from kafkaguard._errors import KafkaGuardError
 from kafkaguard._processing.handling import CURRENT, handle, handle_batch
 from kafkaguard._processing.rounds import Rounds
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.processing.shell import ThreadShell
     from kafkaguard_policies.retry_policy import RetryPolicy
 
-_log = logging.getLogger("kafkaguard.processing")
+_log = Log("processing")
 #: The longest wait of an idle worker, in seconds.
 _IDLE_S: Final = 0.5
 #: How many dead letters are sent at a time.
@@ -133,7 +133,14 @@ class ThreadDriver(BaseDriver):
             try:
                 return self._shell.missing_topics(topics)
             except Exception as error:  # noqa: BLE001 - the last one is raised
-                _log.warning("process(): %s could not be looked up: %s", topics, error)
+                _log.warning(
+                    "topics_not_found_out",
+                    "process(): %s could not be looked up: %s",
+                    topics,
+                    error,
+                    group=self._group or None,
+                    error=error,
+                )
                 time.sleep(AFTER_ERROR_S)
         return self._shell.missing_topics(topics)
 

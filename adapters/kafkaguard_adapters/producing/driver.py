@@ -196,9 +196,9 @@ class ThreadDriver(DriverBase):
         """Call the hook of the application, soon."""
         self.app_calls.event(event)
 
-    def warn(self, text: str) -> None:
+    def warn(self, warning: c.Warn) -> None:
         """Write a warning to the log, soon."""
-        self.app_calls.warn(text)
+        self.app_calls.warn(warning)
 
     def hold(self, topic: str) -> None:
         """Wait until no send of a topic is running, at most ``HOLD_S``.

@@ -7,12 +7,12 @@ file, in a process next to the driver, and a listener reads the file.
 from __future__ import annotations
 
 import json
-import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+from kafkaguard._common.logs import Log
 from kafkaguard_adapters.spark.report import WriteReport
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     OnReport = Callable[[WriteReport, int], object]
 
-_log = logging.getLogger("kafkaguard.spark")
+_log = Log("spark")
 
 
 class ReportListener(StreamingQueryListener):
@@ -61,7 +61,12 @@ class ReportListener(StreamingQueryListener):
             try:
                 self._on_report(WriteReport.from_dict(content), batch_id)
             except Exception:  # noqa: BLE001 - a hook may raise anything
-                _log.exception("on_report raised an exception for batch %d", batch_id)
+                _log.exception(
+                    "on_report_raised",
+                    "on_report raised an exception for batch %d",
+                    batch_id,
+                    batch=batch_id,
+                )
 
     def _lines(self) -> list[bytes]:
         """Read complete lines; the last line may be incomplete."""
