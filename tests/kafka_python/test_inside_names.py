@@ -111,6 +111,7 @@ class TestReplacedMethods:
         manager = producer._transaction_manager
         moving.report_batches(producer, lambda _: None)
         moving.report_retries(producer, lambda *_: None)
+        moving.note_requests(producer)
         moving.report_late_acceptances(producer, lambda *_: None)
         moving.report_late_refusals(producer, lambda *_: None)
         moving.check_appends(producer, lambda *_: None)
@@ -121,6 +122,7 @@ class TestReplacedMethods:
             ("IncompleteProducerBatches", "add"): producer._accumulator._incomplete,
             ("RecordAccumulator", "append"): producer._accumulator,
             ("Sender", "_complete_batch"): producer._sender,
+            ("Sender", "_create_produce_requests"): producer._sender,
             ("Sender", "_dispatch_error"): producer._sender,
             ("TransactionManager", "_enqueue_request"): manager,
             ("InitProducerIdHandler", "on_complete"): handler,

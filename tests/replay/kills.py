@@ -19,7 +19,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from kafkaguard._delivery.dialects import LetterFacts, write_headers
 from kafkaguard.testing import KafkaCluster
 
-LETTERS, PARTITIONS = 20_000, 3
+LETTERS, PARTITIONS, KEYS = 20_000, 3, 100
 TOPIC = {"min.insync.replicas": 2}
 #: Words of the command, and which letters it sends.
 FORMS = {
@@ -41,16 +41,19 @@ def leave_tenth(letter):
 
 
 def write(servers, topic, letters):
-    """Write the letters."""
+    """Write the letters; those of a key are from one partition, in its order."""
     producer = Producer({"bootstrap.servers": servers, "acks": "all"})
     for number in range(LETTERS):
         reason = "A" if number % 2 == 0 else "B"
-        facts = LetterFacts(reason, topic=topic, partition=number % 3, offset=number)
+        key = number % KEYS
+        facts = LetterFacts(
+            reason, topic=topic, partition=key % PARTITIONS, offset=number
+        )
         producer.produce(
             letters,
             b"%d" % number,
-            b"k%d" % (number % 100),
-            partition=number % PARTITIONS,
+            b"k%d" % key,
+            partition=key % PARTITIONS,
             headers=write_headers(facts, "own"),
         )
         producer.poll(0)

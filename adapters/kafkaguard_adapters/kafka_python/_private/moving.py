@@ -115,9 +115,9 @@ def note_requests(producer: Any) -> None:
     sender = producer._sender
     make = sender._create_produce_requests
 
-    def note_and_make(batches: Any) -> Any:
+    def note_and_make(collated: Any) -> Any:
         sender.requests_made_at = time.monotonic()
-        return make(batches)
+        return make(collated)
 
     sender.requests_made_at = time.monotonic()
     sender._create_produce_requests = note_and_make

@@ -46,6 +46,7 @@ USED = {
     "Sender": (
         "_client",
         "_complete_batch",
+        "_create_produce_requests",
         "_dispatch_error",
         "_record_exceptions_fn",
         "force_close",
@@ -131,6 +132,7 @@ REPLACED = {
         "abort_on_new_batch",
     ),
     ("Sender", "_complete_batch"): ("batch", "partition_response"),
+    ("Sender", "_create_produce_requests"): ("collated",),
     ("Sender", "_dispatch_error"): ("batch", "exception", "partition_response"),
     ("ClusterMetadata", "request_update"): (),
     ("KafkaNetClient", "await_ready"): ("node_id", "timeout_ms"),
