@@ -7,13 +7,13 @@ while the client, a handler, a hook or the producer of dead letters is called.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import deque
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkaguard._common.logs import Log
 from kafkaguard._errors import KafkaGuardError
 from kafkaguard._processing.handling import CURRENT, handle, handle_batch
 from kafkaguard._processing.work import (
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.processing.shell import ThreadShell
     from kafkaguard_policies.retry_policy import RetryPolicy
 
-_log = logging.getLogger("kafkaguard.processing")
+_log = Log("processing")
 #: The longest wait of an idle worker, in seconds.
 _IDLE_S: Final = 0.5
 #: How many dead letters are sent at a time.
@@ -132,7 +132,14 @@ class ThreadDriver(BaseDriver):
             try:
                 return self._shell.missing_topics(topics)
             except Exception as error:  # noqa: BLE001 - the last one is raised
-                _log.warning("process(): %s could not be looked up: %s", topics, error)
+                _log.warning(
+                    "topics_not_found_out",
+                    "process(): %s could not be looked up: %s",
+                    topics,
+                    error,
+                    group=self._group or None,
+                    error=error,
+                )
                 time.sleep(AFTER_ERROR_S)
         return self._shell.missing_topics(topics)
 
@@ -365,14 +372,27 @@ class ThreadDriver(BaseDriver):
             handler, decode = self._letter_handler(handler), None
         if self._transactions is not None:
             handler = self._transactions.wrap(handler)
+        if self._traces:
+            handler = self._traced(handler)
         offset_of = self._shell.offset_of
         while (chunk := self._take()) is not None:
             CURRENT.set((chunk, self.seconds_of, offset_of))
             attempted, failures = work(chunk, handler, decode)
             with self._lock:
-                machine.finished(chunk, attempted, failures, clock())
+                now = clock()
+                machine.finished(chunk, attempted, failures, now)
                 self._after_fact()
                 self._lock.notify()
+            self._note_time(chunk, now)
+
+    def _traced(self, handler: Callable[[Any], object]) -> Callable[[Any], object]:
+        """Return a handler that makes a span for each call."""
+
+        def handle_traced(record: Any) -> object:
+            with self._span():
+                return handler(record)
+
+        return handle_traced
 
     def _take(self) -> Chunk | None:
         """Wait for work; None: the run has ended."""

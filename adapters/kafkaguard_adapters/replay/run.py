@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Message
 
+    from kafkaguard._retries.events import Event
     from kafkaguard_policies.retry_policy import RetryPolicy
 
 #: Seconds between two looks at a group that is watched.
@@ -82,13 +83,14 @@ class Replay:
         fix: Changes a letter; returns None to drop it, or raises to leave it.
         rate: The most letters a second. Default: no limit.
         tell: Called with a line of text about the progress.
+        on_event: Called with each event of the producer.
 
     Attributes:
         plan: What would be sent.
         report: What was sent.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one for each wish
         self,
         topic: str,
         config: Mapping[str, Any],
@@ -99,6 +101,7 @@ class Replay:
         fix: Callable[[DeadLetter], DeadLetter | None] | None = None,
         rate: float | None = None,
         tell: Callable[[str], object] = lambda _: None,
+        on_event: Callable[[Event], object] | None = None,
     ) -> None:
         self._topic = topic
         self._config = dict(config)
@@ -108,6 +111,7 @@ class Replay:
         self._fix = fix
         self._rate = rate
         self._tell = tell
+        self._on_event = on_event
         settings = read_settings(self._config, make)
         self._calls = ClusterCalls()
         self._calls.cluster_view = ClusterView(lambda: settings, make)
@@ -482,6 +486,7 @@ class Replay:
                 **self._config,
                 "transactional.id": ID + self._topic,
             },
+            on_event=self._on_event,
         )
         self._producer.init_transactions(LOOK_S)
 
