@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help
 help: ## Show the targets
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-10s %s\n", $$1, $$2}'
 
 .venv/installed: pyproject.toml
 	$(PYTHON) -m venv .venv
@@ -91,6 +91,11 @@ wheel: .venv/installed ## Build the wheel; try each extra in an empty environmen
 .PHONY: docs
 docs: .venv/installed ## The documentation, warnings as errors
 	$(BIN)/sphinx-build -q -W --keep-going docs docs/_build/html
+
+.PHONY: release-check
+release-check: .venv/installed ## What must hold before a release: equal builds, licences, no known vulnerability
+	$(BIN)/python -m pip install --quiet --editable '.[release]'
+	$(BIN)/python scripts/release_check.py $(RELEASE)
 
 .PHONY: cover
 cover: .venv/installed ## What the tests without Java reach, line by line, in htmlcov/

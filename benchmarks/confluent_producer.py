@@ -29,6 +29,8 @@ POLL_EACH = 100
 LIMIT = 1.25
 MEMORY_LIMITS = {"plain": 1.1, "headers": 1.6}
 NOWHERE = "127.0.0.1:1"
+#: What a guarded producer of another kind has as ``on_event``.
+HOOKS = {}
 
 
 def make(kind, servers, topic):
@@ -43,7 +45,8 @@ def make(kind, servers, topic):
     if kind == "bare":
         return Producer(config)
     facts = {topic: TopicFacts(compacted=False)}
-    return guard(factory=Producer, config=config, topics=facts)
+    hook = HOOKS.get(kind)
+    return guard(factory=Producer, config=config, topics=facts, on_event=hook)
 
 
 def seconds(kind, servers, topic):

@@ -75,11 +75,11 @@ def compare(producers, topic, keys):
     return {kind: statistics.median(mine[WARM_UP:]) for kind, mine in costs.items()}
 
 
-def measure(config, topic, keys):
+def measure(config, topic, keys, kinds=KINDS):
     """Return the costs of several producers of each kind."""
-    found = {kind: [] for kind in KINDS}
+    found = {kind: [] for kind in kinds}
     for _ in range(PRODUCERS):
-        producers = {kind: make(**config) for kind, make in shuffled(KINDS)}
+        producers = {kind: make(**config) for kind, make in shuffled(kinds)}
         for kind, cost in compare(producers, topic, keys).items():
             found[kind].append(cost)
         for producer in producers.values():

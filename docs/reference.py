@@ -11,10 +11,9 @@ from sphinx.util.docutils import SphinxDirective
 from tables import parse, table
 
 from kafkaguard import load_policy
-from kafkaguard_adapters.asking import lag_gauges
+from kafkaguard.telemetry._metrics import METRICS
 from kafkaguard_adapters.policy_in_effect import policy_for
 from kafkaguard_adapters.policy_uses import USES, given_settings
-from kafkaguard_adapters.spark.driver import telling
 from kafkaguard_policies.advice.client_settings import DEFAULTS
 from kafkaguard_policies.model import policy as models
 from kafkaguard_policies.model.base import Part
@@ -230,36 +229,22 @@ def _listed(settings: frozenset[str]) -> str:
 
 
 class MetricTable(SphinxDirective):
-    """The metrics that kafkaguard exports itself."""
+    """The metrics that kafkaguard exports."""
 
     def run(self) -> list[nodes.Node]:
         """Draw a row for each."""
-        labels = ", ".join(f"`{label}`" for label in lag_gauges.LABELS)
         rows = [
-            (f"`{name}`", "gauge", labels, f"{meaning}.")
-            for name, _, meaning in lag_gauges.GAUGES
+            (
+                f"`{metric.name}`",
+                metric.kind,
+                f"`{metric.unit}`",
+                ", ".join(f"`{label}`" for label in metric.labels),
+                f"{metric.text}.",
+            )
+            for metric in METRICS
         ]
-        rows += [
-            (
-                f"`{lag_gauges.UNKNOWN}`",
-                "gauge",
-                "`group`, `reason`",
-                "Partitions that the lag leaves out, by reason.",
-            ),
-            (
-                f"`{telling.RECORDS}`",
-                "counter",
-                "`topic`, `outcome`, `reason`",
-                "Records of Spark's micro-batches, by what became of them.",
-            ),
-            (
-                f"`{telling.SECONDS}`",
-                "histogram",
-                "`topic`",
-                "Seconds that a micro-batch took to write.",
-            ),
-        ]
-        return parse(self, table(("Metric", "Kind", "Labels", "Meaning"), rows))
+        headings = ("Metric", "Kind", "Unit", "Attributes", "Meaning")
+        return parse(self, table(headings, rows))
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         policies as policies,
         protocol as protocol,
         spark as spark,
+        telemetry as telemetry,
         testing as testing,
     )
     from kafkaguard._delivery.report import DeliveryReport as DeliveryReport
@@ -65,6 +66,7 @@ exports(
         "kafkaguard.policies": "",
         "kafkaguard.protocol": "",
         "kafkaguard.spark": "",
+        "kafkaguard.telemetry": "",
         "kafkaguard.testing": "",
         "kafkaguard._delivery.report": "DeliveryReport",
         "kafkaguard._processing.exceptions": "BatchError Unavailable",

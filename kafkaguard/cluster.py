@@ -44,10 +44,6 @@ if TYPE_CHECKING:
         ClusterCalls as ClusterCalls,
         ReportCalls as ReportCalls,
     )
-    from kafkaguard_adapters.asking.lag_gauges import (
-        PrometheusLag as PrometheusLag,
-        register_otel as register_otel,
-    )
     from kafkaguard_adapters.asking.remote_storage import (
         RemoteStorageWatch as RemoteStorageWatch,
     )
@@ -69,7 +65,6 @@ exports(
         "kafkaguard_adapters.asking.cluster_calls": (
             "AsyncClusterCalls AsyncReportCalls ClusterCalls ReportCalls"
         ),
-        "kafkaguard_adapters.asking.lag_gauges": "PrometheusLag register_otel",
         "kafkaguard_adapters.asking.remote_storage": "RemoteStorageWatch",
     },
 )

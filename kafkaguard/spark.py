@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.spark.driver.guard_sink import guard_sink as guard_sink
     from kafkaguard_adapters.spark.driver.telling import (
         ReportListener as ReportListener,
-        otel_reports as otel_reports,
-        prometheus_reports as prometheus_reports,
     )
     from kafkaguard_adapters.spark.driver.write import write as write
     from kafkaguard_adapters.spark.marker import error_from as error_from
@@ -36,9 +34,7 @@ exports(
         "kafkaguard_adapters.spark.driver.data_source": "register",
         "kafkaguard_adapters.spark.driver.foreach_batch": "foreach_batch",
         "kafkaguard_adapters.spark.driver.guard_sink": "guard_sink",
-        "kafkaguard_adapters.spark.driver.telling": (
-            "ReportListener otel_reports prometheus_reports"
-        ),
+        "kafkaguard_adapters.spark.driver.telling": "ReportListener",
         "kafkaguard_adapters.spark.driver.write": "write",
         "kafkaguard_adapters.spark.marker": "error_from",
         "kafkaguard_adapters.spark.report": "WriteReport",

@@ -156,6 +156,7 @@ def layers() -> str:
         "kafkaguard.spark": "writes from Spark",
         "kafkaguard_adapters": "kafka-python, confluent-kafka, aiokafka, Spark",
         "kafkaguard_policies": "retry policies: files, presets, running calls",
+        "kafkaguard.telemetry": "metrics and spans",
         "kafkaguard.protocol": "messages on the wire",
         "kafkaguard._errors": "one class for each code",
     }

@@ -25,6 +25,7 @@ MODULES = (
     "kafkaguard.policies",
     "kafkaguard.protocol",
     "kafkaguard.spark",
+    "kafkaguard.telemetry",
     "kafkaguard.testing",
 )
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import logging
 from contextlib import ExitStack, suppress
 from functools import partial
 from importlib import import_module
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakValueDictionary
 
 from kafkaguard._common.arguments import flag, hook, mapping
+from kafkaguard._common.logs import Log
 from kafkaguard._errors import ClientConfigurationError
 from kafkaguard._errors.made import module_of
 from kafkaguard._verdicts.context import TopicFacts
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from kafkaguard._retries.events import Event
     from kafkaguard_policies.retry_policy import RetryPolicy
 
-_log = logging.getLogger("kafkaguard.guard")
+_log = Log("guard")
 #: Settings of a policy that apply only to records that are sent.
 _OF_PRODUCERS = frozenset(
     {"null_key", "disguised_null_key", "on_reject", "dead_letter", "rescue", "in_doubt"}
@@ -191,6 +191,7 @@ def _warn_of_unused(policy: RetryPolicy, obeyed: frozenset[str], client: Any) ->
         name.removeprefix("overrides.") for name in unused
     )
     _log.warning(
+        "settings_unused",
         "guard(): policy %s sets %s, which a guarded %s does not use: %s",
         policy.name,
         ", ".join(unused),
@@ -201,6 +202,8 @@ def _warn_of_unused(policy: RetryPolicy, obeyed: frozenset[str], client: Any) ->
             "the client's own settings say how often and how long it tries. For "
             "attempts and waits of the policy, put @retry(policy) around the call"
         ),
+        policy=policy.name,
+        client=type(client).__name__,
     )
 
 

@@ -6,10 +6,10 @@ A method that the guard replaces must also have the known arguments.
 from __future__ import annotations
 
 import inspect
-import logging
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from kafkaguard._common.logs import Log
 from kafkaguard._errors import ClientConfigurationError
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Replaced = Mapping[tuple[str, str], tuple[str, ...]]
 
 
-_log = logging.getLogger("kafkaguard.consumer")
+_log = Log("consumer")
 
 
 def check_known(
@@ -58,6 +58,7 @@ def warn_changed(client: str, version: str, known: str, missing: Iterable[str]) 
         missing: The names that it does not have.
     """
     _log.warning(
+        "client_version_unknown",
         "guard(): this kafkaguard does not know %s %s (other private attributes: %s). "
         "Errors of polling and commits have a verdict, but a partition that cannot be "
         "read does not wait alone, and there are no events. Use %s %s, or a newer "
@@ -67,6 +68,8 @@ def warn_changed(client: str, version: str, known: str, missing: Iterable[str]) 
         ", ".join(missing),
         client,
         known,
+        client=client,
+        version=version,
     )
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from kafkaguard._common.logs import Log
 from kafkaguard._errors.made import module_of
 from kafkaguard_adapters.wire.client_settings import ALIASES
 from kafkaguard_policies.advice.client_settings import DEFAULTS, added_settings
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kafkaguard_policies.advice.stacking import Finding
     from kafkaguard_policies.retry_policy import RetryPolicy
 
-_log = logging.getLogger("kafkaguard.guard")
+_log = Log("guard")
 
 #: The settings to compare. kafka-python and aiokafka use underscores instead of dots.
 _NAMES = (
@@ -122,7 +122,7 @@ def compare(
     findings = check_stacking(policy, settings, kind=kind, client=library)  # type: ignore[arg-type]  # a home's last part is a kind
     if settings is None and not strict:
         for finding in findings:
-            _log.warning("%s", finding)
+            _log.warning("settings_not_safe", "%s", finding, setting=finding.setting)
         return None
     if folder != "confluent":
         findings = tuple(map(_with_underscores, findings))
@@ -141,8 +141,8 @@ def compare(
 
 @lru_cache(maxsize=256)
 def _warn_once(text: str) -> None:
-    """Log a text once in a process."""
-    _log.warning("%s", text)
+    """Log once in a process what settings overrule."""
+    _log.warning("policy_overruled", "%s", text)
 
 
 def _with_underscores(finding: Finding) -> Finding:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
+from kafkaguard._common.logs import Log
 from kafkaguard._errors import ClientTimeoutError, KafkaGuardError
 from kafkaguard_adapters.asking.cluster_calls import AsyncReportCalls, ReportCalls
 from kafkaguard_adapters.asking.cluster_view import explain
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from kafkaguard_adapters.asking.cluster_view import ClusterView
 
-_log = logging.getLogger("kafkaguard.producer")
+_log = Log("producer")
 
 #: Seconds that a client with awaited calls has to close.
 CLOSE_S = 30.0
@@ -161,7 +161,13 @@ class GuardedAsyncClient(AsyncReportCalls, StandIn):
             await self._close_client()
         except Exception:  # noqa: BLE001 - only logged
             name = type(self.client).__name__
-            _log.exception("%s.%s() failed", name, self._ends_with)
+            _log.exception(
+                "unstarted_client_not_closed",
+                "%s.%s() failed",
+                name,
+                self._ends_with,
+                client=name,
+            )
 
     @property
     def is_ended(self) -> bool:

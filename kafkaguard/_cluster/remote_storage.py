@@ -7,7 +7,7 @@ inferred from a position that does not move, and confirmed by a Fetch of the gua
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,6 +32,7 @@ class RemoteStorageEvent:
             continue.
     """
 
+    name: ClassVar[str] = "kafkaguard.remote_storage"
     topic: str
     partition: int
     position: int

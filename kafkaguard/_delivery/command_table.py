@@ -52,7 +52,7 @@ TABLE: dict[type[Command], Row] = {
     c.Settle: Row(Turn.NOW, lambda d, it: d.settle(it.record)),
     c.ForgetFacts: Row(Turn.NOW, lambda d, it: d.forget_facts(it.topic)),
     c.Tell: Row(Turn.NOW, lambda d, it: d.tell(it.event)),
-    c.Warn: Row(Turn.NOW, lambda d, it: d.warn(it.text)),
+    c.Warn: Row(Turn.NOW, lambda d, it: d.warn(it)),
     # Each driver wakes the sends that wait after each fact.
     c.FreeSends: Row(Turn.NOW, lambda *_: None),
     c.SendNow: Row(Turn.QUICK, lambda d, _: d.shell.send_now()),

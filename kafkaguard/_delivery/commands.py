@@ -163,9 +163,17 @@ class Tell:
 
 @dataclass(frozen=True, slots=True)
 class Warn:
-    """Write a warning to the log."""
+    """Write a warning to the log.
 
+    Attributes:
+        event: The name of what happened.
+        text: The line.
+        topic: The topic that it is about.
+    """
+
+    event: str
     text: str
+    topic: str | None = None
 
 
 Command: TypeAlias = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Literal
 
 from kafkaguard._delivery.letter_count import LetterCount
@@ -25,20 +26,24 @@ class Counters:
     Attributes:
         letters: Counts dead letters when they are made, in all reports together.
         maybe_twice: How many delivered records may be in their topic twice.
+        totals: Records by topic and outcome, of all reports together. Others read it
+            without the driver's lock.
     """
 
     def __init__(self, *, transactional: bool = False) -> None:
         self.letters = LetterCount()
+        self.totals: defaultdict[tuple[str, str], float] = defaultdict(float)
         self._transactional = transactional
-        self._uncommitted = 0
+        #: Confirmed records of the open transaction, by topic.
+        self._uncommitted: Counter[str] = Counter()
         self._reset()
 
-    def count_delivered(self, count: int) -> None:
+    def count_delivered(self, count: int, topic: str) -> None:
         """Count records that the broker has confirmed."""
         if self._transactional:
-            self._uncommitted += count
+            self._uncommitted[topic] += count
         else:
-            self._counts["delivered"] += count
+            self._add(topic, "delivered", count)
         self.letters.count_delivered(count)
 
     def count_batch(self, batch: Batch, delivered: int, resent: int = 0) -> None:
@@ -49,7 +54,7 @@ class Counters:
             delivered: How many of its records were delivered in all.
             resent: How many of these were sent again, which are counted one by one.
         """
-        self.count_delivered(delivered - resent - batch.counted)
+        self.count_delivered(delivered - resent - batch.counted, batch.place.topic)
         batch.counted = delivered - resent
         # Whatever is written twice in a transaction belongs to one that was aborted.
         if batch.doubtful_from is not None and not self._transactional:
@@ -59,21 +64,26 @@ class Counters:
 
     def end_transaction(self, ending: TransactionEnding) -> None:
         """Count the confirmed records of a transaction; its failures count as seen."""
-        self._counts[ending] += self._uncommitted
-        self._uncommitted = 0
+        for topic, count in self._uncommitted.items():
+            self._add(topic, ending, count)
+        self._uncommitted.clear()
         self.mark_seen()
 
-    def count_outcome(self, outcome: RecordOutcome) -> None:
+    def count_outcome(self, outcome: RecordOutcome, topic: str) -> None:
         """Count a record that has failed at least once."""
         ending = outcome.ending
         if ending == "delivered":
-            self.count_delivered(1)
+            self.count_delivered(1, topic)
             return
-        self._counts[ending] += 1
+        self._add(topic, ending, 1)
         if ending != "dead_lettered":
             self.letters.count_other()
         if ending in ("failed", "in_doubt") and len(self._failures) < MAX_ERRORS:
             self._failures.append(outcome)
+
+    def _add(self, topic: str, ending: str, count: int) -> None:
+        self._counts[ending] += count
+        self.totals[topic, ending] += count
 
     def count_superseded(self) -> None:
         """Count a record that was overtaken by a later one of its key."""

@@ -89,6 +89,8 @@ class DeliveryMachine:
             this machine makes no attempts for the policy; its owner makes them.
 
     Attributes:
+        totals: Records by topic and outcome, and under "held" the seconds that sends
+            waited. Others read it without the driver's lock.
         holds: The topics whose sends wait; with None in it, all sends wait. A send
             reads it without the lock: ``if machine.holds and ...``.
         transaction: The state of the producer's transactions.
@@ -111,6 +113,7 @@ class DeliveryMachine:
         self._judge = Judge(traits, errors)
         self._in_flight = InFlight()
         self._counters = Counters(transactional=traits.transactional)
+        self.totals = self._counters.totals
         self.transaction = Transaction(self._counters)
         self._size_limits = SizeLimits(size_alone)
         self._client = ClientLife()
@@ -580,7 +583,8 @@ class DeliveryMachine:
         """Reply to Replace: a successor is in use."""
         self._client.revive()
         death = self._client.describe_death()
-        self._outbox.warn(f"the producer was dead and was replaced: {death}")
+        text = f"the producer was dead and was replaced: {death}"
+        self._outbox.warn("producer_replaced", text)
         self._queue.replaced(now)
         self._outbox.emit(commands.FreeSends(None))
         return self._continue(now)

@@ -36,9 +36,9 @@ class Outbox:
         """Add a command."""
         self._commands.append(command)
 
-    def warn(self, text: str) -> None:
+    def warn(self, event: str, text: str, topic: str | None = None) -> None:
         """Add a warning for the log."""
-        self.emit(commands.Warn(text))
+        self.emit(commands.Warn(event, text, topic))
 
     def tell(self, event: type[Event], topic: str | None, **fields: object) -> None:
         """Add an event for the hooks."""

@@ -249,7 +249,7 @@ class Outcomes:
             if not batch.unsettled and batch.ended is not None:
                 self._in_flight.drop_ended(batch.place)
         if not record.is_letter:
-            self._counters.count_outcome(record.outcome)
+            self._counters.count_outcome(record.outcome, record.place.topic)
             self._counters.maybe_twice += (
                 ending == "delivered" and record.doubt is not None
             )
@@ -490,7 +490,9 @@ class Outcomes:
         if topic not in self._warned:
             self._warned.add(topic)
             self._outbox.warn(
+                "records_dropped",
                 f"policy {self._policy.name} drops refused records of topic {topic}; "
                 f"the first one failed with {error.name}. Later ones are only counted, "
-                "as dropped in the report"
+                "as dropped in the report",
+                topic,
             )

@@ -212,8 +212,10 @@ class Resends:
         if topic not in self._warned:
             self._warned.add(topic)
             self._outbox.warn(
+                "record_out_of_order",
                 f"policy {self._policy.name} has rescue: any_order, and a record of "
-                f"topic {topic} is sent again after a later one of its key"
+                f"topic {topic} is sent again after a later one of its key",
+                topic,
             )
 
     # --- time -------------------------------------------------------------------------

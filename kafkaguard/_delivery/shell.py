@@ -220,6 +220,9 @@ class ProducerShell(Shell, Protocol):
     def sending_now(self) -> AbstractContextManager[None]:
         """Send everything without lingering while this context is open."""
 
+    def delivered(self) -> Mapping[Batch, int]:
+        """Count the delivered records of batches that have not ended, if it knows."""
+
     def await_batches(self, batches: Sequence[Batch], deadline: float) -> None:
         """Wait until the client has reported batches, or until monotonic seconds."""
 

@@ -6,18 +6,18 @@ a module that is loaded later. When a run begins, most of them are.
 
 from __future__ import annotations
 
-import logging
 import sys
 from typing import TYPE_CHECKING
 
 from kafkaguard._common.closest import did_you_mean
+from kafkaguard._common.logs import Log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from kafkaguard._processing.policy import HandlerSettings
 
-_log = logging.getLogger("kafkaguard.processing")
+_log = Log("processing")
 
 
 def path_of(cls: type) -> str:
@@ -54,6 +54,7 @@ def warn_of_unknown(settings: HandlerSettings) -> None:
     ]
     if unknown:
         _log.warning(
+            "class_names_unknown",
             "process(): no loaded exception class has a name that is in the policy's "
             "block handler: %s. A class that is loaded later counts from then on",
             ", ".join(unknown),

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
 from kafkaguard._common.public import public
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 
 @public("kafkaguard")
@@ -53,11 +53,14 @@ class Counts:
 
     Args:
         by_round: Whether outcomes count only when their round is committed.
+
+    Attributes:
+        totals: The counts by topic and name. Others read it without the driver's lock.
     """
 
     def __init__(self, *, by_round: bool = False) -> None:
         self._by_round = by_round
-        self._topics: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self.totals: Counter[tuple[str, str]] = Counter()
         self._round: list[tuple[str, str, int]] = []
 
     def add(self, topic: str, name: str, count: int = 1) -> None:
@@ -65,29 +68,27 @@ class Counts:
         if self._by_round and name in _OUTCOMES:
             self._round.append((topic, name, count))
         else:
-            self._topics[topic][name] += count
+            self.totals[topic, name] += count
 
     def end_round(self, *, is_committed: bool) -> None:
         """Count the outcomes of a round, or forget them."""
         if is_committed:
             for topic, name, count in self._round:
-                self._topics[topic][name] += count
+                self.totals[topic, name] += count
         self._round.clear()
 
     def report(self) -> ProcessReport:
         """Return the counts so far."""
-        total: Counter[str] = Counter()
-        for counts in self._topics.values():
-            total.update(counts)
-        topics = {name: _report(each) for name, each in sorted(self._topics.items())}
-        return _report(total, topics)
+        names = sorted({topic for topic, _ in self.totals})
+        return self._report(names, {each: self._report([each], {}) for each in names})
 
-
-def _report(
-    counts: Counter[str], topics: Mapping[str, ProcessReport] | None = None
-) -> ProcessReport:
-    numbers = {name: counts[name] for name in NAMES}
-    return ProcessReport(**numbers, topics=topics or {})
+    def _report(
+        self, names: Iterable[str], topics: Mapping[str, ProcessReport]
+    ) -> ProcessReport:
+        sums = {
+            each: sum(self.totals[topic, each] for topic in names) for each in NAMES
+        }
+        return ProcessReport(**sums, topics=topics)
 
 
 @public("kafkaguard")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol
+
+from kafkaguard._common.logs import Log
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -13,8 +15,8 @@ if TYPE_CHECKING:
     from kafkaguard._retries.breaker import BreakerState
     from kafkaguard._retries.machine import CallContext, OnReject, StopReason
 
-logger = logging.getLogger("kafkaguard.events")
-logger.addHandler(logging.NullHandler())
+_log = Log("events")
+_log.logger.addHandler(logging.NullHandler())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,6 +186,11 @@ class ReloadEvent(Event):
     old_policy_id: str
     problem: str | None = None
 
+    @property
+    def outcome(self) -> Literal["used", "refused"]:
+        """Whether the new policy is used."""
+        return "used" if self.problem is None else "refused"
+
 
 class EventHook(Protocol):
     """A hook that receives events: any callable with one argument.
@@ -203,8 +210,9 @@ def emit(hooks: Iterable[EventHook], event: Event) -> None:
     for hook in hooks:
         try:
             hook(event)
-        except Exception:
-            logger.exception(
+        except Exception:  # noqa: BLE001 - a broken hook never breaks a call
+            _log.exception(
+                "hook_raised",
                 "hook %r raised an exception for %s; nothing else is affected: correct "
                 "the hook",
                 hook,

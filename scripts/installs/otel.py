@@ -1,13 +1,12 @@
-"""Lag as OpenTelemetry gauges; the API does nothing without the SDK."""
+"""Telemetry for OpenTelemetry; the API does nothing without the SDK."""
 
 import os
 
 from kafka import KafkaAdminClient
 from opentelemetry import metrics
 
-from kafkaguard import guard
-from kafkaguard.cluster import register_otel
+from kafkaguard import guard, telemetry
 
 admin = guard(KafkaAdminClient(bootstrap_servers=os.environ["KAFKA"]))
-register_otel(metrics.get_meter("installs"), admin.lag)
+telemetry.otel(metrics.get_meter_provider()).lag(admin.lag)
 admin.close()

@@ -1,14 +1,13 @@
-"""Lag as Prometheus gauges."""
+"""Telemetry for Prometheus."""
 
 import os
 
 from kafka import KafkaAdminClient
-from prometheus_client import REGISTRY, generate_latest
+from prometheus_client import generate_latest
 
-from kafkaguard import guard
-from kafkaguard.cluster import PrometheusLag
+from kafkaguard import guard, telemetry
 
 admin = guard(KafkaAdminClient(bootstrap_servers=os.environ["KAFKA"]))
-REGISTRY.register(PrometheusLag(admin.lag))
+telemetry.prometheus().lag(admin.lag)
 assert b"# TYPE kafkaguard_group_lag gauge" in generate_latest()
 admin.close()

@@ -7,11 +7,10 @@ import sys
 
 import pytest
 
-from kafkaguard import cli
+from kafkaguard import cli, telemetry
 from kafkaguard._common.extras import require
 from kafkaguard.cli.group import run
 from kafkaguard.testing import ClusterError, KafkaCluster
-from kafkaguard_adapters.asking.lag_gauges import PrometheusLag, register_otel
 
 
 @pytest.fixture
@@ -94,14 +93,14 @@ def test_spark_names_the_extra_when_it_is_imported(package):
     )
 
 
-def test_gauges_name_their_extras(hide):
+def test_telemetry_names_its_extras(hide):
     """When they are made, not when the first scrape comes."""
     hide("prometheus_client")
     hide("opentelemetry")
     with pytest.raises(ModuleNotFoundError, match=r"kafkaguard\[prometheus\]"):
-        PrometheusLag(lambda: None)
+        telemetry.prometheus()
     with pytest.raises(ModuleNotFoundError, match=r"kafkaguard\[otel\]"):
-        register_otel(None, lambda: None)
+        telemetry.otel()
 
 
 def test_a_cluster_with_tls_names_the_extra_when_it_is_made(hide):

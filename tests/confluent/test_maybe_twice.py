@@ -14,6 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kafkaguard._delivery.counters import Counters
+from kafkaguard._delivery.facts import Place
 from kafkaguard_adapters.confluent.callbacks import Callbacks
 from kafkaguard_adapters.confluent.producer_settings import ProducerSettings, prepare
 from kafkaguard_adapters.confluent.shell import ConfluentShell
@@ -140,11 +141,17 @@ def test_no_record_that_is_there_twice_is_outside_the_bound(tells, load, steps):
         assert client.maybe_twice == 0
 
 
+def window_from(doubtful):
+    """Return a window of which the records from this one on are in doubt."""
+    return SimpleNamespace(
+        counted=0, counted_twice=0, doubtful_from=doubtful, place=Place("t", 0)
+    )
+
+
 @given(st.integers(0, 50), st.integers(0, 50), st.lists(st.integers(0, 100)))
 def test_what_follows_a_doubt_is_counted_once(before, after, reports):
     """However often a report is taken meanwhile."""
-    counters, window = Counters(), SimpleNamespace(counted=0, counted_twice=0)
-    window.doubtful_from = before
+    counters, window = Counters(), window_from(before)
     total = 0
     for delivered in sorted(min(each, before + after) for each in reports):
         counters.count_batch(window, delivered)
@@ -156,7 +163,7 @@ def test_what_follows_a_doubt_is_counted_once(before, after, reports):
 def test_a_record_that_was_sent_again_counts_in_its_batch():
     """It is counted as delivered by itself, and as perhaps there twice with the rest."""
     counters = Counters()
-    window = SimpleNamespace(counted=0, counted_twice=0, doubtful_from=0)
+    window = window_from(0)
     counters.count_batch(window, 3, resent=2)
     report = counters.report(0)
     assert (report.delivered, report.maybe_twice) == (1, 3)

@@ -45,10 +45,10 @@ class TestBooks:
     def test_each_outcome_is_counted_once(self):
         """A report counts the outcomes since the last report."""
         counters = Counters()
-        counters.count_delivered(3)
-        counters.count_outcome(RecordOutcome("delivered"))
-        counters.count_outcome(failed(too_large()))
-        counters.count_outcome(failed(in_doubt()))
+        counters.count_delivered(3, "t")
+        counters.count_outcome(RecordOutcome("delivered"), "t")
+        counters.count_outcome(failed(too_large()), "t")
+        counters.count_outcome(failed(in_doubt()), "t")
         counters.count_superseded()
         report = counters.report(pending=5)
         counts = (report.delivered, report.failed, report.in_doubt, report.pending)
@@ -56,10 +56,28 @@ class TestBooks:
         assert report.superseded == 1
         assert DeliveryReport() == counters.report(0)
 
+    def test_totals_are_by_topic_and_no_report_resets_them(self):
+        """Those of a transaction count when it ends, with its ending."""
+        counters = Counters(transactional=True)
+        counters.count_delivered(3, "a")
+        counters.count_delivered(1, "b")
+        counters.count_outcome(failed(too_large()), "b")
+        assert dict(counters.totals) == {("b", "failed"): 1}
+        counters.end_transaction("aborted")
+        counters.report(0)
+        counters.count_delivered(2, "a")
+        counters.end_transaction("delivered")
+        assert dict(counters.totals) == {
+            ("a", "aborted"): 3,
+            ("b", "aborted"): 1,
+            ("a", "delivered"): 2,
+            ("b", "failed"): 1,
+        }
+
     def test_failures_that_the_application_knows_stay_counted(self):
         """As those of a transaction that it has aborted."""
         counters = Counters()
-        counters.count_outcome(failed(too_large()))
+        counters.count_outcome(failed(too_large()), "t")
         counters.mark_seen()
         assert not counters.has_unseen
         report = counters.report(0)
@@ -70,8 +88,8 @@ class TestBooks:
         counters = Counters()
         seen, unseen = failed(too_large()), failed(too_large())
         seen.seen = True
-        counters.count_outcome(seen)
-        counters.count_outcome(unseen)
+        counters.count_outcome(seen, "t")
+        counters.count_outcome(unseen, "t")
         report = counters.report(0)
         assert report.failed == 2
         assert report.errors == (unseen.error,)
@@ -81,7 +99,7 @@ class TestBooks:
         """A producer that is never flushed does not grow without end."""
         counters = Counters()
         for _ in range(MAX_ERRORS + 5):
-            counters.count_outcome(failed(too_large()))
+            counters.count_outcome(failed(too_large()), "t")
         report = counters.report(0)
         assert (report.failed, len(report.errors)) == (MAX_ERRORS + 5, MAX_ERRORS)
 
@@ -89,7 +107,7 @@ class TestBooks:
         """A dead-lettered record counts neither as failed nor as unseen."""
         counters = Counters()
         for ending in ("dead_lettered", "dropped", "dropped"):
-            counters.count_outcome(RecordOutcome(ending, too_large(), seen=True))
+            counters.count_outcome(RecordOutcome(ending, too_large(), seen=True), "t")
         assert DeliveryReport(dead_lettered=1, dropped=2) == counters.report(0)
         assert DeliveryReport() == counters.report(0)
 

@@ -141,7 +141,9 @@ class TestABrokenMachineIsNoticed:
         """Records sent again are counted with their batch and once more."""
         delivered = Counters.count_delivered
         monkeypatch.setattr(
-            Counters, "count_delivered", lambda self, n: delivered(self, n + (n > 2))
+            Counters,
+            "count_delivered",
+            lambda self, n, topic: delivered(self, n + (n > 2), topic),
         )
         assert "in the report" in noticed()
 

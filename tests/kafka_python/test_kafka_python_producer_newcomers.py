@@ -127,7 +127,7 @@ def test_more_failures_than_are_kept_are_told_as_such():
     counters = Counters()
     for _ in range(MAX_ERRORS + 5):
         error = errors.ClientTimeoutError(topic="t", verdict=NOT_SENT)
-        counters.count_outcome(RecordOutcome("failed", error))
+        counters.count_outcome(RecordOutcome("failed", error), "t")
     text = DeliveryFailed.describe(counters.report(0))
     assert "1000 x CLIENT_TIMEOUT on topic t: RETRY" in text
     assert "of the first 1000 that were not checked" in text

@@ -76,7 +76,7 @@ def test_listener_hands_each_batch_of_a_stream_to_prometheus(
     registry = CollectorRegistry()
     report = str(tmp_path / "report.jsonl")
     listener = kafkaguard.spark.ReportListener(
-        report, kafkaguard.spark.prometheus_reports(registry)
+        report, kafkaguard.telemetry.prometheus(registry)
     )
     topic = kafka_cluster.create_topic(config=COMPACTED)
     writer = stream.writeStream.format("kafkaguard").options(
@@ -87,7 +87,7 @@ def test_listener_hands_each_batch_of_a_stream_to_prometheus(
     )
 
     def value(name, **labels):
-        labels["topic"] = topic
+        labels["messaging_destination_name"] = topic
         return registry.get_sample_value(f"kafkaguard_spark_{name}", labels) or 0
 
     spark.streams.addListener(listener)
@@ -96,8 +96,9 @@ def test_listener_hands_each_batch_of_a_stream_to_prometheus(
         until(lambda: value("batch_duration_seconds_count") == 2, 60)
     finally:
         spark.streams.removeListener(listener)
-    refused = {"outcome": "dead_lettered", "reason": "NULL_KEY"}
-    assert value("records_total", outcome="delivered", reason="") == 999
+    kept = {"kafkaguard_outcome": "delivered", "error_type": ""}
+    refused = {"kafkaguard_outcome": "dead_lettered", "error_type": "NULL_KEY"}
+    assert value("records_total", **kept) == 999
     assert value("records_total", **refused) == 1
     assert value("batch_duration_seconds_sum") > 0
 

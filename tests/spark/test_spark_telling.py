@@ -1,20 +1,12 @@
-"""What metrics and a listener are told of micro-batches."""
+"""What a listener is told of micro-batches."""
 
 from __future__ import annotations
 
 import json
 
 import pytest
-from opentelemetry.sdk.metrics import MeterProvider
-from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from prometheus_client import CollectorRegistry
 
-from kafkaguard.spark import (
-    ReportListener,
-    WriteReport,
-    otel_reports,
-    prometheus_reports,
-)
+from kafkaguard.spark import ReportListener, WriteReport
 from kafkaguard_adapters.spark.driver.counting import warn_once
 from kafkaguard_adapters.spark.report import describe_collapsed
 
@@ -44,40 +36,6 @@ def test_report_is_the_same_after_it_was_written_down():
     assert WriteReport.from_dict(written) == once
     assert written["warnings"] == list(once.warnings)
     assert len(written["warnings"]) == 2
-
-
-def test_prometheus_counts_records_and_seconds():
-    """The labels say what became of the records, and why."""
-    registry = CollectorRegistry()
-    tell = prometheus_reports(registry)
-    for delivered in (7, 5):
-        tell(report(delivered), 0)
-
-    def value(name, **labels):
-        return registry.get_sample_value(f"kafkaguard_spark_{name}", labels)
-
-    place = {"topic": "t"}
-    refused = {"outcome": "dead_lettered", "reason": "NULL_KEY"}
-    assert value("records_total", outcome="delivered", reason="", **place) == 12
-    assert value("records_total", **refused, **place) == 4
-    assert value("batch_duration_seconds_sum", **place) == 1.0
-
-
-def test_opentelemetry_counts_records_and_seconds():
-    """otel_reports() exports the counts and seconds of the report."""
-    reader = InMemoryMetricReader()
-    provider = MeterProvider([reader])
-    tell = otel_reports(provider.get_meter("test"))
-    for delivered in (7, 5):
-        tell(report(delivered), 0)
-    scope = reader.get_metrics_data().resource_metrics[0].scope_metrics[0]
-    metrics = {metric.name: metric.data.data_points for metric in scope.metrics}
-    provider.shutdown()
-    counts = {
-        p.attributes["outcome"]: p.value for p in metrics["kafkaguard.spark.records"]
-    }
-    assert counts == {"delivered": 12, "dead_lettered": 4, "in_doubt": 2}
-    assert metrics["kafkaguard.spark.batch.duration"][0].sum == 1.0
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import time
 from asyncio import get_running_loop
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiokafka.errors import IllegalStateError, KafkaError, ProducerClosed
 
+from kafkaguard._common.observing import traced
 from kafkaguard._delivery.judging import ends_all
 from kafkaguard._delivery.report import DeliveryReport, ForkedProducerError
 from kafkaguard._errors import (
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
     from kafkaguard_adapters.building import Wish
 
-_log = logging.getLogger("kafkaguard.producer")
 
 #: Seconds that stop() and leaving an ``async with`` block take at most by default.
 STOP_S = 30.0
@@ -114,7 +113,12 @@ class GuardedProducer(AsyncClusterCalls, GovernedProducer, StandIn):
         self._driver = TaskDriver(self._shell, self._wish, view, loop)
         self._transactions = Transactions(self._shell, self._driver, policy)
         self._sending.use(self._shell, self._driver, self._transactions)
-        self.send = self._sending.send
+        hook = self._wish.on_event
+        self.send = traced(hook, self._sending.send)
+        waiting = GuardedProducer.send_and_wait.__get__(self)
+        call = traced(hook, waiting, producer.send_and_wait)
+        if call is not waiting:
+            self.__dict__["send_and_wait"] = call
 
     def _use(self, producer: Any) -> None:
         """Record the client in use, and whether it is alive."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
@@ -14,6 +13,7 @@ from aiokafka.structs import OffsetAndMetadata
 from aiokafka import AIOKafkaProducer
 from aiokafka import TopicPartition as ClientPartition
 from kafkaguard._cluster.reports import TopicPartition, as_partition
+from kafkaguard._common.logs import Log
 from kafkaguard._delivery.facts import Raw
 from kafkaguard._errors import (
     ClientConfigurationError,
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.processing.arguments import Arguments
     from kafkaguard_adapters.processing.shell import AwaitedListener, Fetched, Refused
 
-_log = logging.getLogger("kafkaguard.consumer")
+_log = Log("consumer")
 _MS: Final = 1000
 NO_ONCE: Final = (
     "process(producer=...), exactly once, does not work with subscribe() of aiokafka: "
@@ -156,6 +156,7 @@ class AIOKafkaProcessShell(AssignmentShell):
         limit, wanted = self.revocation_limit(), self._policy.handler.drain_timeout
         if self.group is not None and limit - MARGIN_S < wanted:
             _log.warning(
+                "drain_timeout_too_long",
                 "process(): handler.drain_timeout is %g s, and running handlers get "
                 "%g s when partitions are revoked: after rebalance_timeout_ms (or "
                 "session_timeout_ms, if it is not set), %g s, the member is thrown out "
@@ -163,6 +164,7 @@ class AIOKafkaProcessShell(AssignmentShell):
                 wanted,
                 max(0.0, limit - MARGIN_S),
                 limit,
+                group=self.group,
             )
         self._deserialisers.take_out()
         self._rebalances = Rebalances(self._client, listener, self._paused)

@@ -8,7 +8,6 @@ and what does the broker answer to a Fetch at this position?
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +15,7 @@ from kafkaguard._cluster.offsets import LATEST
 from kafkaguard._cluster.remote_storage import PATIENCE_S, Progress, RemoteStorageEvent
 from kafkaguard._cluster.reports import as_partition, read_position
 from kafkaguard._common.arguments import hook, seconds
+from kafkaguard._common.logs import Log
 from kafkaguard._errors import KafkaGuardError, RemoteStorageNotReadyError
 from kafkaguard_adapters.asking.fetch_probe import probe
 from kafkaguard_adapters.asking.list_offsets import OffsetLister, find_leaders
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.asking.cluster_calls import AsyncReportCalls, ReportCalls
     from kafkaguard_adapters.wire.cluster import Cluster
 
-_log = logging.getLogger("kafkaguard.remote_storage")
+_log = Log("remote_storage")
 
 #: Seconds that one check may take.
 CHECK_S: Final = 5.0
@@ -87,8 +87,10 @@ class RemoteStorageWatch:
                 )
             except KafkaGuardError as error:
                 _log.warning(
+                    "readers_stand",
                     "readers make no progress, and the cluster does not answer: %s",
                     error,
+                    error=error,
                 )
                 return []
         return self._update_errors(offsets, standing, errors)
@@ -171,12 +173,22 @@ class RemoteStorageWatch:
 
     def _report(self, event: RemoteStorageEvent) -> None:
         if event.error is not None:
-            _log.warning("%s", event.error)
+            _log.warning(
+                "remote_storage_not_ready",
+                "%s",
+                event.error,
+                topic=event.topic,
+                partition=event.partition,
+                offset=event.position,
+                error=event.error,
+            )
         if self._on_event is None:
             return
         try:
             self._on_event(event)
         except Exception:  # noqa: BLE001 - the hook is the user's
             _log.exception(
-                "the hook for remote storage raised an exception; reading continues"
+                "remote_storage_hook_raised",
+                "the hook for remote storage raised an exception; reading continues",
+                topic=event.topic,
             )

@@ -9,12 +9,12 @@ the error lists the partitions that are still not ready at the end.
 from __future__ import annotations
 
 import asyncio
-import logging
 from copy import copy
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkaguard._cluster.offsets import ISOLATION_LEVELS, OffsetsReport
 from kafkaguard._cluster.reports import as_partition
+from kafkaguard._common.logs import Log
 from kafkaguard._errors import (
     ClientClosedError,
     KafkaGuardError,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from kafkaguard_adapters.asking.cluster_view import ClusterView
 
-_log = logging.getLogger("kafkaguard.remote_storage")
+_log = Log("remote_storage")
 
 #: Seconds for the look-up whether topics are tiered.
 _LOOK_UP_S: Final = 5.0
@@ -114,7 +114,10 @@ class TieredOffsets:
         if not self._has_warned:
             self._has_warned = True
             _log.warning(
-                "look-ups of offsets do not wait for remote storage: %s", error
+                "remote_storage_not_awaited",
+                "look-ups of offsets do not wait for remote storage: %s",
+                error,
+                error=error,
             )
 
 

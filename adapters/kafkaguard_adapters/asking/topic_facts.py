@@ -7,9 +7,9 @@ record goes to the broker, and one warning says what is missing.
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING
 
+from kafkaguard._common.logs import Log
 from kafkaguard._errors import (
     AuthenticationError,
     AuthorizationError,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from kafkaguard._verdicts.topic_facts import TopicFactsCache
 
-_log = logging.getLogger("kafkaguard.topics")
+_log = Log("topics")
 
 RETRY_AFTER_S = 30.0
 PATIENCE_S = 1.0
@@ -117,6 +117,7 @@ class AwaitedFactsLookup:
             return
         self._warned.add(topic)
         _log.warning(
+            "cleanup_policy_unknown",
             "cleanup.policy of topic %s could not be looked up (%s): the broker "
             "checks records without a key. %sTo avoid the look-up, declare "
             "topics={%r: TopicFacts(compacted=...)}.",
@@ -124,6 +125,7 @@ class AwaitedFactsLookup:
             reason,
             remedy,
             topic,
+            topic=topic,
         )
 
     def close(self) -> None:

@@ -9,12 +9,12 @@ buffered, and each failure has a verdict.
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.aio import AsyncSerializingProducer
 
+from kafkaguard._common.logs import Log
 from kafkaguard_adapters.asking.cluster_calls import AsyncClusterCalls
 from kafkaguard_adapters.asking.topic_facts import TopicFactsLookup
 from kafkaguard_adapters.confluent.errors import errors
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.asking.cluster_view import ClusterView
     from kafkaguard_adapters.building import Wish
 
-_log = logging.getLogger("kafkaguard.producer")
+_log = Log("producer")
 
 
 class GuardedAIOProducer(AsyncClusterCalls, QueuedStandIn, GuardedAsyncClient):
@@ -129,10 +129,12 @@ def wrap(producer: Any, wish: Wish) -> GuardedAIOProducer:
     name = type(producer).__name__
     check_checks_only(wish.policy, errors, f"an {name} settles records by itself")
     _log.warning(
+        "aio_producer_limits",
         "guard(): an %s has its own batches and futures: null keys are refused and "
         "failures have verdicts, but records are not sent again, a dead producer is "
         "not replaced, and there is no report. For these, use a Producer in a thread",
         name,
+        client=name,
     )
     cache = wish.cache
     view = view_of(producer, wish.config, cache)

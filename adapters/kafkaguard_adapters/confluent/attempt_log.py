@@ -20,7 +20,6 @@ fails, except when it gets its id and first uses a partition. Another producer n
 
 from __future__ import annotations
 
-import logging
 import re
 import threading
 import time
@@ -29,10 +28,11 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError
 
+from kafkaguard._common.logs import Log
 from kafkaguard_adapters.confluent.client_log import ClientLog
 from kafkaguard_adapters.confluent.recorded_calls import RecordedCalls
 
-_log = logging.getLogger("kafkaguard.producer")
+_log = Log("producer")
 #: librdkafka's ``debug`` for these lines: of an idempotent producer, and of another.
 IDEMPOTENT, OTHER = "eos", "msg"
 _PLACE: Final = re.compile(r"(?P<topic>[\w.-]+) \[(?P<partition>\d+)\]:? (?P<text>.*)")
@@ -94,7 +94,10 @@ class AttemptLog(ClientLog):
             try:
                 self.pass_on(*each)
             except Exception:  # noqa: BLE001 - a line must not stop the reports
-                _log.exception("the logger in the settings of the client raised")
+                _log.exception(
+                    "client_logger_raised",
+                    "the logger in the settings of the client raised",
+                )
 
     def forget(self) -> None:
         """Forget what is known: another client is in use from now on."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 import random
 import threading
@@ -25,6 +24,7 @@ from confluent_kafka.error import KeyDeserializationError, ValueDeserializationE
 
 from kafkaguard._cluster.offsets import EARLIEST, LATEST
 from kafkaguard._cluster.reports import as_partition
+from kafkaguard._common.logs import Log
 from kafkaguard._consuming.commits import OFFSET_COMMIT
 from kafkaguard._consuming.machine import (
     FENCED_INSTANCE,
@@ -77,7 +77,7 @@ __all__ = ["GuardedConsumer", "prepare", "wrap"]
 
 #: What a call of the client may raise.
 _RAISED = (KafkaException, KafkaError, RuntimeError, SystemError)
-_log = logging.getLogger("kafkaguard.consumer")
+_log = Log("consumer")
 
 #: librdkafka's own defaults.
 _ISOLATION: Final = "read_committed"
@@ -196,12 +196,14 @@ class GuardedConsumer(Processing, BlockingConsumer):
         if config is None:
             self._driver.stop_probing()
             _log.warning(
+                "consumer_without_config",
                 "guard(): without config={...} the guard cannot detect a partition "
                 "that cannot be read, because a consumer of confluent-kafka does not "
-                "report it and the guard cannot connect to the cluster itself"
+                "report it and the guard cannot connect to the cluster itself",
             )
         if not isinstance(settings.get(LOGGER), ResetLog):
             _log.warning(
+                "consumer_built_before",
                 "guard(): the guard cannot read the callbacks and the log of a "
                 "Consumer "
                 "that is already built. So it does not compare resets of offsets with "

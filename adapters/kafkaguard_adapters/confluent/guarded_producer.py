@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import KafkaException
 
 from kafkaguard._common.arguments import wrong_type
+from kafkaguard._common.observing import traced
 from kafkaguard._delivery.time_limit import TimeLimit
 from kafkaguard._errors import KafkaGuardError
 from kafkaguard_adapters.asking.cluster_calls import ClusterCalls
@@ -133,7 +134,8 @@ class GuardedProducer(ClusterCalls, GovernedProducer, QueuedStandIn, GuardedClie
             settings.on_delivery,
         )
         shell.use(driver.machine, self._sending)
-        self.__dict__["produce"] = produce_for(self._sending)
+        produce = produce_for(self._sending)
+        self.__dict__["produce"] = traced(self._wish.on_event, produce)
         self.__dict__["poll"] = self._quick_poll()
 
     def _callback_raised(self, error: BaseException) -> None:
@@ -353,7 +355,6 @@ class GuardedProducer(ClusterCalls, GovernedProducer, QueuedStandIn, GuardedClie
             The counts, and the failures that the application has not checked. These
             failures count as seen from now on.
         """
-        self._driver.count_delivered(self._shell.delivered())
         return self._driver.report()
 
     def _raise(self) -> None:

@@ -6,19 +6,20 @@ log. The line is logged during a poll, before any record after the reset.
 
 from __future__ import annotations
 
-import logging
 import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkaguard._cluster.reports import TopicPartition
+from kafkaguard._common.logs import Log
 from kafkaguard_adapters.confluent.callbacks import Chained
 from kafkaguard_adapters.confluent.client_log import LEVEL, LOGGER, ClientLog
 
 if TYPE_CHECKING:
+    import logging
     from collections.abc import Callable, Mapping
 
-_log = logging.getLogger("kafkaguard.consumer")
+_log = Log("consumer")
 
 CALLBACKS: Final = ("error_cb", "on_commit")
 _OFFSETS: Final = "OFFSET"
@@ -66,8 +67,11 @@ class ResetLog(ClientLog):
                 self.hear(place, int(match["at"]))
             except Exception:  # noqa: BLE001 - see above
                 _log.exception(
+                    "reset_not_judged",
                     "the guard failed (a bug in kafkaguard); the client "
-                    "resets the offset"
+                    "resets the offset",
+                    topic=place.topic,
+                    partition=place.partition,
                 )
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 
+from kafkaguard._common.logs import Log
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.confluent.guarded_producer import GuardedProducer
 from kafkaguard_adapters.confluent.producer_settings import (
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["prepare", "wrap"]
 
-_log = logging.getLogger("kafkaguard.producer")
+_log = Log("producer")
 
 
 def wrap(producer: Any, wish: Wish) -> GuardedProducer:
@@ -30,11 +30,12 @@ def wrap(producer: Any, wish: Wish) -> GuardedProducer:
         check_transactional(wish.policy, errors)
     if wish.config is None:
         _log.warning(
+            "producer_without_config",
             "guard(): without config={...} the guard looks up no topic, so it refuses "
             "a record without a key only if topics={...} declares the topic "
             "compacted, does not know the topic's largest record, and assumes the "
             "default of delivery.timeout.ms. Give config={...} with the producer's "
             "settings, or use guard(factory=Producer, config={...}), which can also "
-            "replace a dead producer"
+            "replace a dead producer",
         )
     return GuardedProducer(producer, settings, wish)

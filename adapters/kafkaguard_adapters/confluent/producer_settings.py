@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import inspect
-import logging
 from gc import get_referents
 from typing import TYPE_CHECKING, Any
 
+from kafkaguard._common.logs import Log
 from kafkaguard._delivery.facts import Traits
 from kafkaguard._errors import ClientConfigurationError
 from kafkaguard_adapters.confluent.attempt_log import IDEMPOTENT, OTHER, AttemptLog
@@ -18,7 +18,7 @@ from kafkaguard_adapters.wire.client_settings import ALIASES
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_log = logging.getLogger("kafkaguard.producer")
+_log = Log("producer")
 _TIMEOUT = "delivery.timeout.ms"
 _ERROR_CB = "error_cb"
 _BATCH = "batch.size"
@@ -123,6 +123,7 @@ class ProducerSettings:
         if size > most and not self._is_warned:
             self._is_warned = True
             _log.warning(
+                "batch_larger_than_message",
                 "%s (%d) is larger than max.message.bytes (%d) of topic %s: the broker "
                 "may refuse a batch of records each of which it would accept; "
                 "%s = %d works",
@@ -132,6 +133,9 @@ class ProducerSettings:
                 topic,
                 _BATCH,
                 most,
+                topic=topic,
+                batch_size=size,
+                max_message_bytes=most,
             )
 
     def is_true(self, name: str) -> bool:

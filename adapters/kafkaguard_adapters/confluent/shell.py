@@ -8,7 +8,6 @@ thread of the guard while a recovery runs. Nothing else polls the client.
 from __future__ import annotations
 
 import itertools
-import logging
 import threading
 import time
 from contextlib import AbstractContextManager, nullcontext, suppress
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.cimpl import Producer  # confluent_kafka.Producer may be replaced
 
+from kafkaguard._common.logs import Log
 from kafkaguard._delivery.judging import ends_all
 from kafkaguard._delivery.size_limits import TTL_S
 from kafkaguard._delivery.sizes import batch_size
@@ -89,7 +89,7 @@ _WITHOUT_TOPIC = frozenset(
     }
 )
 _now = time.monotonic
-_log = logging.getLogger("kafkaguard.producer")
+_log = Log("producer")
 
 
 class ConfluentShell(ReportingShell):
@@ -564,9 +564,11 @@ class ConfluentShell(ReportingShell):
             return  # without any callback librdkafka itself would log each of them
         self._logs_again = now + QUIET_S
         _log.warning(
+            "connection_error",
             "%s (further errors of connections are not logged for %g s)",
             error.str(),
             QUIET_S,
+            error=error.name(),
         )
 
     def shut(self) -> None:
@@ -918,7 +920,12 @@ class ConfluentShell(ReportingShell):
             client.close()
         # confluent-kafka may raise a SystemError that hides a KafkaException.
         except (KafkaException, SystemError) as error:
-            _log.warning("closing the client failed (%s)", error)
+            _log.warning(
+                "client_not_closed",
+                "closing the client failed (%s)",
+                error,
+                error=error,
+            )
 
 
 def says_unknown_partition(error: KafkaException) -> bool:

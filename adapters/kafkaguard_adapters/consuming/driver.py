@@ -8,12 +8,13 @@ needs no lock, and only one thread calls the client.
 
 from __future__ import annotations
 
-import logging
 import time
-from collections import deque
+from collections import Counter, deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from kafkaguard._common.logs import Log
+from kafkaguard._common.observing import observer_of
 from kafkaguard._consuming import commands as c
 from kafkaguard._consuming.events import OffsetResetEvent
 from kafkaguard._consuming.machine import LIST_OFFSETS, ReadRefusal
@@ -22,7 +23,7 @@ from kafkaguard._retries.events import emit
 from kafkaguard_adapters.consuming import questions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Coroutine, Iterable
+    from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 
     from kafkaguard._cluster.reports import TopicPartition
     from kafkaguard._consuming.commands import Command
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     #: Gives an answer and the time to the machine; returns its commands.
     Turn = Callable[[Any, float], list[Command]]
 
-_log = logging.getLogger("kafkaguard.consumer")
+_log = Log("consumer")
 
 
 class Running(Protocol):
@@ -87,6 +88,8 @@ class Driver:
         self._view = view
         self._launch = launch
         self._hooks = () if hook is None else (hook,)
+        if (observer := observer_of(hook)) is not None:
+            observer.watch("consumer", self, {})
         self._origin = origin or questions.Origin()
         self._clock = clock
         self._answers: deque[tuple[Turn, Any]] = deque()
@@ -259,9 +262,13 @@ class Driver:
         if not isinstance(answer, KafkaGuardError) or not answer.verdict.retriable:
             self.stop_probing()
             _log.warning(
+                "probes_stopped",
                 "the guard cannot check partitions without progress, so it does not "
                 "detect those that cannot be read: %s",
                 answer,
+                topic=place.topic,
+                partition=place.partition,
+                error=answer,
             )
         return self.machine.probed(place, ReadRefusal(None), now)
 
@@ -274,6 +281,10 @@ class Driver:
     def later(self, turn: Turn) -> None:
         """Queue a fact from a thread of the client for the user's thread."""
         self._answers.append((turn, None))
+
+    def gauges(self) -> Mapping[tuple[str, str], float]:
+        """Return how it stands, for telemetry."""
+        return Counter((place.topic, "waiting") for place in self.machine.waiting())
 
     # --- events -----------------------------------------------------------------------
 
@@ -290,7 +301,17 @@ class Driver:
         while self._events:
             event = self._events.popleft()
             if isinstance(event, OffsetResetEvent) and event.outcome == "reset":
-                _log.warning("%s", event.sentence)
+                _log.warning(
+                    "offset_reset",
+                    "%s",
+                    event.sentence,
+                    topic=event.topic,
+                    partition=event.partition,
+                    offset=event.position,
+                    outcome=event.outcome,
+                    lost=event.lost,
+                    skipped=event.skipped,
+                )
             emit(self._hooks, event)
 
     def close(self) -> None:
@@ -315,9 +336,12 @@ def _range_turn(
         return machine.range_unknown(place, answer, now)
     if isinstance(answer, BaseException):
         _log.error(
+            "log_range_unknown",
             "the first and last offset of %s cannot be looked up",
             place,
-            exc_info=answer,
+            topic=place.topic,
+            partition=place.partition,
+            error=answer,
         )
         return machine.range_unknown(place, ClientStateError(str(answer)), now)
     earliest, latest = answer

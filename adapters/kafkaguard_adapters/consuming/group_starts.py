@@ -7,15 +7,16 @@ between is read by none of them.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
+
+from kafkaguard._common.logs import Log
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from kafkaguard._cluster.reports import TopicPartition
 
-_log = logging.getLogger("kafkaguard.consumer")
+_log = Log("consumer")
 
 
 class GroupStarts:
@@ -51,10 +52,12 @@ class GroupStarts:
             return
         self.matters = False
         _log.warning(
+            "group_without_commit",
             "group %s has no committed offset for %s and begins at the end of the log "
             "(auto.offset.reset=latest). If this consumer ends before the first "
             "commit, nobody reads what has arrived by then: commit right after the "
             "assignment, or use earliest",
             self._group,
             ", ".join(f"{topic}-{number}" for topic, number in sorted(starts)[:3]),
+            group=self._group,
         )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from kafka import KafkaProducer
 from kafka.errors import KafkaError, KafkaTimeoutError
 
+from kafkaguard._common.observing import traced
 from kafkaguard._delivery.report import DeliveryReport
 from kafkaguard_adapters.asking.cluster_calls import ClusterCalls
 from kafkaguard_adapters.asking.topic_facts import TopicFactsLookup
@@ -87,7 +88,7 @@ class GuardedProducer(ClusterCalls, GovernedProducer, GuardedClient):
         self._forks = ForkGuard(self, errors, "KafkaProducer")
         sending = OwnSending if reading.has_own_send(producer) else Sending
         self._sending = sending(wish.cache.null_keys_allowed)
-        self.send = self._sending.send
+        self.send = traced(wish.on_event, self._sending.send)
         self._begin(producer)
 
     def _begin(self, producer: Any) -> None:

@@ -10,7 +10,6 @@ instance has already done so.
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -24,6 +23,7 @@ from kafka.errors import (
 )
 from kafka.structs import OffsetAndMetadata
 
+from kafkaguard._common.logs import Log
 from kafkaguard._delivery.table import TransactionEvent, TransactionState
 from kafkaguard._delivery.time_limit import TimeLimit
 from kafkaguard._delivery.transaction_calls import (
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.kafka_python.shell import KafkaPythonShell
     from kafkaguard_adapters.producing.driver import ThreadDriver
 
-_log = logging.getLogger("kafkaguard.producer")
+_log = Log("producer")
 
 _POLL_S = 0.01
 #: Seconds that the client has to find out whether it was fenced.
@@ -235,7 +235,10 @@ class Transactions(ThreadTransactions):
             return Answer("failed", error)
         self._open_end = None
         self._driver.retire()
-        _log.info("after a failed transaction a new producer took over its id")
+        _log.info(
+            "producer_id_taken_over",
+            "after a failed transaction a new producer took over its id",
+        )
         return DONE
 
     def _cause(self) -> BaseException | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 import random
 import time
 from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from kafkaguard._common.logs import Log
+from kafkaguard._common.observing import observer_of
 from kafkaguard._delivery.dead_letters import (
     VALUE_BYTES,
     as_first_read,
@@ -23,6 +24,7 @@ from kafkaguard._errors import (
 )
 from kafkaguard._errors.base import Action
 from kafkaguard._processing.class_names import warn_of_unknown
+from kafkaguard._processing.handling import CURRENT
 from kafkaguard._processing.machine import ProcessingMachine
 from kafkaguard._processing.rounds import Rounds
 from kafkaguard._processing.work import End, GiveUp, SendLetter, Tell
@@ -32,11 +34,12 @@ from kafkaguard_policies.model.policy import ways_of_rejecting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Generator, Iterable, Sequence
+    from contextlib import AbstractContextManager
 
     from kafkaguard._cluster.reports import TopicPartition
     from kafkaguard._delivery.facts import Raw
     from kafkaguard._processing.report import ProcessReport, Progress
-    from kafkaguard._processing.work import Command
+    from kafkaguard._processing.work import Chunk, Command
     from kafkaguard._retries.events import Event
     from kafkaguard_adapters.processing.arguments import Arguments
     from kafkaguard_adapters.processing.exactly_once import BaseTransactions
@@ -44,7 +47,7 @@ if TYPE_CHECKING:
     from kafkaguard_policies.retry_policy import RetryPolicy
 
 T = TypeVar("T")
-_log = logging.getLogger("kafkaguard.processing")
+_log = Log("processing")
 
 #: The most records of a poll, and its longest time in seconds: so soon a stop, Ctrl-C
 #: or a command for the client takes effect.
@@ -130,6 +133,10 @@ class BaseDriver:
             until_end=arguments.until_end,
             now=time.monotonic(),
         )
+        self._group = shell.group or ""
+        self._observer = observer_of(hook)
+        if self._observer is not None:
+            self._observer.watch("process", self, self.machine.totals, self._group)
         #: Commands for the thread or task that polls.
         self._for_pump: deque[Command] = deque()
         self._events: deque[Event] = deque()
@@ -148,6 +155,13 @@ class BaseDriver:
     def progress(self) -> Progress:
         """Return how the run stands."""
         return self.machine.progress(time.monotonic())
+
+    def gauges(self) -> dict[tuple[str, str], float]:
+        """Return how the run stands, for telemetry."""
+        now = self.progress()
+        states = {each: getattr(now, each) for each in ("running", "waiting", "parked")}
+        numbers = {**states, "oldest_age": now.oldest_age, "outages": now.is_waiting}
+        return {("", name): number for name, number in numbers.items()}
 
     def seconds_of(self, moment: float) -> float:
         """Turn monotonic seconds into seconds since 1970."""
@@ -187,6 +201,27 @@ class BaseDriver:
         while self._events:
             emit(self._hooks, self._events.popleft())
 
+    def _note_time(self, chunk: Chunk, now: float) -> None:
+        """Record how long the handler took for a chunk, for telemetry."""
+        if self._observer is not None:
+            topic = chunk.slot.place.topic
+            self._observer.handled(topic, self._group, now - chunk.started)
+
+    @property
+    def _traces(self) -> bool:
+        return self._observer is not None and self._observer.traces
+
+    def _span(self) -> AbstractContextManager[object]:
+        """Return a span around the handler's call in this thread or task."""
+        current = CURRENT.get()
+        assert current is not None
+        assert self._observer is not None
+        chunk = current[0]
+        is_batch = self._arguments.batch is not None
+        records = chunk.records if is_batch else [chunk.records[chunk.at]]
+        headers = [self._base_shell.raw(each).headers for each in records]
+        return self._observer.processing(chunk.slot.place, self._group, headers)
+
     def _within(self) -> float:
         """Return how long the records of revoked partitions may run on."""
         limit = self._base_shell.revocation_limit() - MARGIN_S
@@ -202,6 +237,8 @@ class BaseDriver:
             place, offset = letter.slot.place, shell.offset_of(letter.record)
             origin = LetterFacts(None, *place, offset, raw.timestamp_ms, shell.group)
         made = letter_of_read(raw, origin, letter.error, dialect=dialect)
+        if self._observer is not None:
+            self._observer.letter(letter.topic, made.headers)
         return letter.topic, made
 
     def _fetched(self, fetched: Iterable[Fetched], now: float) -> bool:
@@ -277,7 +314,14 @@ class BaseDriver:
             try:
                 return (yield look_up)  # type: ignore[no-any-return]  # of the client
             except Exception as error:  # noqa: BLE001 - the last one is raised
-                _log.warning("process(): %s could not be looked up: %s", topics, error)
+                _log.warning(
+                    "topics_not_found_out",
+                    "process(): %s could not be looked up: %s",
+                    topics,
+                    error,
+                    group=self._group or None,
+                    error=error,
+                )
                 yield AFTER_ERROR_S
         return (yield look_up)  # type: ignore[no-any-return]  # the same
 

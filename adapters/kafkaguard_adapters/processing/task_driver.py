@@ -7,7 +7,6 @@ called ``run`` is the *pump*; it alone polls the client.
 from __future__ import annotations
 
 import asyncio
-import logging
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
@@ -49,7 +48,6 @@ if TYPE_CHECKING:
     _Handler = Callable[[Any], Awaitable[object]]
 
 _IDLE_S: Final = 0.5
-_log = logging.getLogger("kafkaguard.processing")
 #: UNKNOWN_MEMBER_ID and ILLEGAL_GENERATION: the partitions are lost.
 _LOST: Final = frozenset({25, 22})
 
@@ -306,7 +304,9 @@ class TaskDriver(BaseDriver):
                 continue
             CURRENT.set((chunk, self.seconds_of, offset_of))
             attempted, failures = await work(chunk, handler)
-            machine.finished(chunk, attempted, failures, clock())
+            now = clock()
+            machine.finished(chunk, attempted, failures, now)
+            self._note_time(chunk, now)
             self._after_fact()
             self._wake_workers(1)
             await asyncio.sleep(0)  # a handler need not suspend
@@ -365,8 +365,18 @@ class TaskDriver(BaseDriver):
         seconds = self._policy.handler.timeout
         if seconds is not None:
             handler = _limited(handler, seconds)
-        transactions = self._transactions
-        return handler if transactions is None else transactions.wrap(handler)
+        if self._transactions is not None:
+            handler = self._transactions.wrap(handler)
+        return self._traced(handler) if self._traces else handler
+
+    def _traced(self, handler: _Handler) -> _Handler:
+        """Return a handler that makes a span for each call."""
+
+        async def handle_traced(record: Any) -> None:
+            with self._span():
+                await handler(record)
+
+        return handle_traced
 
     # --- dead letters -----------------------------------------------------------------
 

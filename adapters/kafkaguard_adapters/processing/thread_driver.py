@@ -7,7 +7,6 @@ while the client, a handler, a hook or the producer of dead letters is called.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import deque
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.processing.shell import ThreadShell
     from kafkaguard_policies.retry_policy import RetryPolicy
 
-_log = logging.getLogger("kafkaguard.processing")
 #: The longest wait of an idle worker, in seconds.
 _IDLE_S: Final = 0.5
 #: How many dead letters are sent at a time.
@@ -351,14 +349,27 @@ class ThreadDriver(BaseDriver):
             handler, decode = self._letter_handler(handler), None
         if self._transactions is not None:
             handler = self._transactions.wrap(handler)
+        if self._traces:
+            handler = self._traced(handler)
         offset_of = self._shell.offset_of
         while (chunk := self._take()) is not None:
             CURRENT.set((chunk, self.seconds_of, offset_of))
             attempted, failures = work(chunk, handler, decode)
             with self._lock:
-                machine.finished(chunk, attempted, failures, clock())
+                now = clock()
+                machine.finished(chunk, attempted, failures, now)
                 self._after_fact()
                 self._lock.notify()
+            self._note_time(chunk, now)
+
+    def _traced(self, handler: Callable[[Any], object]) -> Callable[[Any], object]:
+        """Return a handler that makes a span for each call."""
+
+        def handle_traced(record: Any) -> object:
+            with self._span():
+                return handler(record)
+
+        return handle_traced
 
     def _take(self) -> Chunk | None:
         """Wait for work; None: the run has ended."""

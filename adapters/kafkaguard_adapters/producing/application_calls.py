@@ -7,19 +7,20 @@ may send records itself.
 
 from __future__ import annotations
 
-import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
+from kafkaguard._common.logs import Log
 from kafkaguard._retries.events import emit
 from kafkaguard_adapters.producing.lanes import Lane
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from kafkaguard._delivery.commands import Warn
     from kafkaguard._retries.events import Event
 
-_log = logging.getLogger("kafkaguard.producer")
+_log = Log("producer")
 
 
 class ApplicationCalls(Lane):
@@ -38,16 +39,31 @@ class ApplicationCalls(Lane):
         if self._hooks:
             self.put(partial(emit, self._hooks, event))
 
-    def warn(self, text: str) -> None:
+    def warn(self, warning: Warn) -> None:
         """Queue a warning for the log."""
-        self.put(partial(_log.warning, "%s", text))
+        self.put(partial(write_warning, _log, warning))
 
     def failed(self, what: str, error: BaseException) -> None:
         """Queue an error for the log, such as a bug of the guard."""
         self.put(
-            partial(_log.error, "%s; the producer continues", what, exc_info=error)
+            partial(
+                _log.error,
+                "producer_fault",
+                "%s; the producer continues",
+                what,
+                error=error,
+            )
         )
 
 
+def write_warning(log: Log, warning: Warn) -> None:
+    """Write a warning of the delivery machine."""
+    log.warning(warning.event, "%s", warning.text, topic=warning.topic)
+
+
 def _failed(error: BaseException) -> None:
-    _log.error("a hook or a logging handler raised an exception", exc_info=error)
+    _log.error(
+        "application_code_raised",
+        "a hook or a logging handler raised an exception",
+        error=error,
+    )

@@ -25,7 +25,7 @@ from kafkaguard_adapters.producing.steps import run
 from kafkaguard_adapters.producing.watch import Watch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping, Sequence
+    from collections.abc import Callable, Hashable, Sequence
 
     from kafkaguard._delivery import commands as c
     from kafkaguard._delivery.facts import Batch, Place, Raw, Refusal
@@ -196,9 +196,9 @@ class ThreadDriver(DriverBase):
         """Call the hook of the application, soon."""
         self.app_calls.event(event)
 
-    def warn(self, text: str) -> None:
+    def warn(self, warning: c.Warn) -> None:
         """Write a warning to the log, soon."""
-        self.app_calls.warn(text)
+        self.app_calls.warn(warning)
 
     def hold(self, topic: str) -> None:
         """Wait until no send of a topic is running, at most ``HOLD_S``.
@@ -394,13 +394,20 @@ class ThreadDriver(DriverBase):
         Args:
             pending: How many records have no outcome. Default: the machine's count.
         """
+        self._count_delivered()
         with self._changed:
             if pending is None:
                 pending = self.machine.pending()
             return self.machine.report(pending)
 
-    def count_delivered(self, counts: Mapping[Batch, int]) -> None:
+    def gauges(self) -> dict[tuple[str, str], float]:
+        """Return how it stands, for telemetry, whose counts are up to date then."""
+        self._count_delivered()
+        return super().gauges()
+
+    def _count_delivered(self) -> None:
         """Count the records delivered so far in batches that are still open."""
+        counts = self.shell.delivered()
         with self._changed:
             for batch, delivered in counts.items():
                 self.machine.delivered_so_far(batch, delivered)

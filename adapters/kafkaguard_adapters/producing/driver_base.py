@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
+from kafkaguard._common.observing import observer_of
 from kafkaguard._delivery.facts import HandOverStoppedError
 from kafkaguard._delivery.machine import DeliveryMachine
 from kafkaguard._errors import ClientTimeoutError
@@ -60,6 +61,9 @@ class DriverBase:
             facts=wish.cache.get,
             shared=shared,
         )
+        self._observer = observer_of(wish.on_event)
+        if self._observer is not None:
+            self._observer.watch("producer", self, self.machine.totals)
         self._waiting_sends = 0
         self._why_not_replaced: BaseException | None = None
 
@@ -106,7 +110,17 @@ class DriverBase:
                     self.take(self.machine.wanted(time.monotonic()))
         finally:
             self._waiting_sends -= 1
+            waited = time.monotonic() - deadline + limit.seconds
+            self.machine.totals[topic, "held"] += waited
         return max(0.0, deadline - time.monotonic())
+
+    def pending(self) -> int:
+        """Count the records that have no outcome yet."""
+        raise NotImplementedError
+
+    def gauges(self) -> dict[tuple[str, str], float]:
+        """Return how it stands, for telemetry."""
+        return {("", "pending"): self.pending()}
 
     # --- parts of commands that are the same for both drivers ---------------------
 
@@ -136,6 +150,8 @@ class DriverBase:
             if late is not None and record.is_letter:
                 tokens.append(late)
                 continue
+            if self._observer and record.is_letter and record.raw is not None:
+                self._observer.letter(record.place.topic, record.raw.headers)
             try:
                 tokens.append((yield record))
             except BaseException as error:  # noqa: BLE001 - the machine decides about it

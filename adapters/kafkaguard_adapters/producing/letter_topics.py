@@ -8,10 +8,10 @@ the guard looks it up when the first batch of that topic begins.
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING, Final
 
 from kafkaguard._cluster.topic_settings import TopicSettings
+from kafkaguard._common.logs import Log
 from kafkaguard._errors import KafkaGuardError
 from kafkaguard_adapters.asking import topic_settings
 from kafkaguard_adapters.wire.cluster import Cluster
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.wire.settings import Settings
     from kafkaguard_policies.retry_policy import RetryPolicy
 
-_log = logging.getLogger("kafkaguard.producer")
+_log = Log("producer")
 
 _UNKNOWN: Final = 3
 _DENIED: Final = 29
@@ -88,10 +88,23 @@ class LetterTopics:
                 cluster.close()
         except KafkaGuardError as error:
             # If no broker answers, the errors of the records say so.
-            _log.debug("dead-letter topic %s could not be looked up: %s", name, error)
+            _log.debug(
+                "letter_topic_not_looked_up",
+                "dead-letter topic %s could not be looked up: %s",
+                name,
+                error,
+                topic=name,
+                error=error,
+            )
         else:
             if problem is not None:
-                _log.warning("dead-letter topic %s %s", name, problem)
+                _log.warning(
+                    "letter_topic_unfit",
+                    "dead-letter topic %s %s",
+                    name,
+                    problem,
+                    topic=name,
+                )
 
 
 async def _find_problem(cluster: Cluster, name: str) -> str | None:

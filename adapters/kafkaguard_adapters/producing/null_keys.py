@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from kafkaguard._common.logs import Log
 from kafkaguard._errors import InvalidRecordError, InvalidRecordKeyError
 from kafkaguard._verdicts.classification import classify
 from kafkaguard_adapters.asking.topic_facts import AwaitedFactsLookup, TopicFactsLookup
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from kafkaguard_policies.retry_policy import RetryPolicy
 
 _Lookup = TypeVar("_Lookup")
-_log = logging.getLogger("kafkaguard.producer")
+_log = Log("producer")
 
 #: Texts that some serialisers make of None. All these records then share one "key".
 _DISGUISES = frozenset({b"null", b"None"})
@@ -82,9 +82,11 @@ class _Check(Generic[_Lookup]):
             if topic not in self._warned:
                 self._warned.add(topic)
                 _log.warning(
+                    "disguised_null_key",
                     "the key serialiser turns a key of None into text; topic %s is "
                     "compacted and keeps only the last of all such records",
                     topic,
+                    topic=topic,
                 )
             return
         raise self._errors.make(

@@ -32,5 +32,9 @@ class ReportingShell:
         """Return no answers: for a client without ``Traits.hears_late``."""
         return {}
 
+    def delivered(self) -> Mapping[Batch, int]:
+        """Return no counts: for a client whose batches are counted when they end."""
+        return {}
+
     def begin_reporting(self) -> None:
         """Install hooks in the client, if they are needed to observe its batches."""

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
 import time
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from kafkaguard._common.logs import Log
 from kafkaguard._delivery.command_table import TABLE, Row, Turn
 from kafkaguard._delivery.transaction_calls import proceed
 from kafkaguard._retries.events import emit
+from kafkaguard_adapters.producing.application_calls import write_warning
 from kafkaguard_adapters.producing.driver_base import BUG, DriverBase
 from kafkaguard_adapters.producing.steps import arun
 
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.asking.cluster_view import ClusterView
     from kafkaguard_adapters.building import Wish
 
-_log = logging.getLogger("kafkaguard.producer")
+_log = Log("producer")
 #: Seconds that tasks have to end when the producer is closed.
 _END_S = 1.0
 #: Seconds until the next scheduled step after a bug of the guard.
@@ -191,9 +192,9 @@ class TaskDriver(DriverBase):
         if self._hooks:
             self._loop.call_soon(emit, self._hooks, event)
 
-    def warn(self, text: str) -> None:
+    def warn(self, warning: c.Warn) -> None:
         """Write a warning to the log in a later round of the loop."""
-        self._loop.call_soon(_log.warning, "%s", text)
+        self._loop.call_soon(write_warning, _log, warning)
 
     def hold(self, topic: str) -> None:
         """Do nothing: a send never awaits between the check for holds and its batch."""
@@ -368,4 +369,4 @@ class TaskDriver(DriverBase):
 
 
 def _log_fault(what: str, error: BaseException) -> None:
-    _log.error("%s; the producer continues", what, exc_info=error)
+    _log.error("producer_fault", "%s; the producer continues", what, error=error)

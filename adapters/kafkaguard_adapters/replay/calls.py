@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from datetime import datetime
 
+    from kafkaguard._retries.events import Event
     from kafkaguard_adapters.replay.letters import DeadLetter
     from kafkaguard_adapters.replay.report import ReplayReport
     from kafkaguard_adapters.replay.run import Replay
@@ -39,6 +40,7 @@ def replay(  # noqa: PLR0913 - one for each wish
     policy: Any = "transactional-producer",
     plan_only: bool = False,
     tell: Callable[[str], object] = lambda _: None,
+    on_event: Callable[[Event], object] | None = None,
 ) -> ReplayReport:
     """Send dead letters back to the topics that their headers name, each once.
 
@@ -74,6 +76,8 @@ def replay(  # noqa: PLR0913 - one for each wish
             settings.
         plan_only: Look, and send nothing.
         tell: Called with lines of text about the progress.
+        on_event: Called with each event of the producer, such as a
+            :class:`kafkaguard.telemetry.Telemetry`.
 
     Returns:
         What was sent and what is left, with the plan.
@@ -97,6 +101,7 @@ def replay(  # noqa: PLR0913 - one for each wish
         rate=rate,
         policy=policy,
         tell=tell,
+        on_event=on_event,
     )
     try:
         job.look()

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
 
     from confluent_kafka import Message
 
+    from kafkaguard._retries.events import Event
     from kafkaguard_policies.retry_policy import RetryPolicy
 
 #: Seconds between two looks at a group that is watched.
@@ -82,13 +83,14 @@ class Replay:
         fix: Changes a letter; returns None to drop it, or raises to leave it.
         rate: The most letters a second. Default: no limit.
         tell: Called with a line of text about the progress.
+        on_event: Called with each event of the producer.
 
     Attributes:
         plan: What would be sent.
         report: What was sent.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one for each wish
         self,
         topic: str,
         config: Mapping[str, Any],
@@ -99,6 +101,7 @@ class Replay:
         fix: Callable[[DeadLetter], DeadLetter | None] | None = None,
         rate: float | None = None,
         tell: Callable[[str], object] = lambda _: None,
+        on_event: Callable[[Event], object] | None = None,
     ) -> None:
         self._topic = topic
         self._config = dict(config)
@@ -108,6 +111,7 @@ class Replay:
         self._fix = fix
         self._rate = rate
         self._tell = tell
+        self._on_event = on_event
         settings = read_settings(self._config, make)
         self._calls = ClusterCalls()
         self._calls.cluster_view = ClusterView(lambda: settings, make)
@@ -139,7 +143,7 @@ class Replay:
         origins: Counter[Any] = Counter()
         set_aside_by: dict[str, set[str]] = {}
         self._reader.open(self._ask(_find_partitions, self._topic))
-        for message in self._reader.read_all(self._positions()):
+        for message in self._reader.read_all(self._positions(stable=False)):
             letter = _letter_of(message)
             topic = self._target_of(letter)
             plan.letters += 1
@@ -182,14 +186,20 @@ class Replay:
         self.report.remaining = plan.letters
         return plan
 
-    def _positions(self) -> dict[int, int]:
-        """Return the committed positions, once open transactions have ended.
+    def _positions(self, *, stable: bool = True) -> dict[int, int]:
+        """Return the committed positions.
+
+        Args:
+            stable: Wait until the open transaction of an earlier replay has ended.
 
         Raises:
             KafkaGuardError: They cannot be read.
         """
         report = self._calls.lag(
-            groups=[self.plan.group], topics=[self._topic], stable=True, timeout=LOOK_S
+            groups=[self.plan.group],
+            topics=[self._topic],
+            stable=stable,
+            timeout=LOOK_S,
         )
         group = report.groups[self.plan.group]
         errors = (group.error, *(each.error for each in group.partitions.values()))
@@ -252,6 +262,7 @@ class Replay:
         self._open_producer()
         self._returns = Returns(self._config, self._reader, self._own)
         self._position = self._positions()
+        self._leave_out_what_was_sent()
         self._reader.begin(self._position)
         chunks = split_into_transactions(self._entries, canary, size)
         for number, entries in enumerate(chunks):
@@ -277,6 +288,18 @@ class Replay:
             self._tell(f"{done:,} of {self.plan.letters:,} letters")
         report.back = self._returns.look()
         return report
+
+    def _leave_out_what_was_sent(self) -> None:
+        """Leave out what an earlier replay has committed since the plan was made."""
+        there = len(self._entries)
+        self._entries = [
+            each
+            for each in self._entries
+            if each.place.offset >= self._position[each.place.partition]
+        ]
+        if sent := there - len(self._entries):
+            self.report.remaining -= sent
+            self._tell(f"an earlier replay has sent {sent:,} of them meanwhile")
 
     def watch(self, group: str, seconds: float) -> bool:
         """Wait until a group has passed what was sent; return whether it has.
@@ -463,6 +486,7 @@ class Replay:
                 **self._config,
                 "transactional.id": ID + self._topic,
             },
+            on_event=self._on_event,
         )
         self._producer.init_transactions(LOOK_S)
 

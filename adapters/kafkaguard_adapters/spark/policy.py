@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final
 
+from kafkaguard._common.logs import Log
 from kafkaguard._errors.base import Action
 from kafkaguard._retries.machine import CallContext
 from kafkaguard_adapters.spark.setting_errors import setting_error
@@ -30,7 +30,7 @@ _WITHOUT = {
     "max_attempts": 1,
 }
 _USUAL = ("default", "spark-sink")
-_log = logging.getLogger("kafkaguard.spark")
+_log = Log("spark")
 
 
 def read_policy(
@@ -76,11 +76,13 @@ def warn_of_long_attempts(policy: RetryPolicy, seconds: float) -> None:
 @lru_cache(maxsize=64)
 def _warn_of_limit(name: str, longest: float, seconds: float) -> None:
     _log.warning(
+        "attempt_longer_than_policy",
         "policy %s limits an attempt to %g s, but delivery.timeout.ms lets the client "
         "take %g s: lower delivery.timeout.ms, or raise attempt_timeout or deadline",
         name,
         longest,
         seconds,
+        policy=name,
     )
 
 
@@ -88,7 +90,14 @@ def _warn_of_limit(name: str, longest: float, seconds: float) -> None:
 def _warn_once(name: str, unused: str, place: str) -> None:
     """Warn about settings without effect, once in a process."""
     if unused:
-        _log.warning("policy %s sets %s, which %s does not use", name, unused, place)
+        _log.warning(
+            "settings_unused",
+            "policy %s sets %s, which %s does not use",
+            name,
+            unused,
+            place,
+            policy=name,
+        )
 
 
 @lru_cache(maxsize=16)

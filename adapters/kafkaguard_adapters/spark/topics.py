@@ -7,7 +7,6 @@ answers, the cached facts stay valid, and the records wait in the producers.
 
 from __future__ import annotations
 
-import logging
 import os
 import time
 import warnings
@@ -26,6 +25,7 @@ from confluent_kafka.admin import AclOperation, AdminClient, ConfigResource, Off
 
 from kafkaguard import _errors as e
 from kafkaguard._cluster.topic_settings import read
+from kafkaguard._common.logs import Log
 from kafkaguard._verdicts.context import TopicFacts
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.spark.client_config import silent_logger
@@ -54,7 +54,7 @@ _DEFAULTS = {"reconnect.backoff.max.ms": "1000"}
 _MOST_CLIENTS = 4
 _REFUSALS = (KafkaError._AUTHENTICATION, KafkaError._SSL)  # noqa: SLF001 - documented constants
 _NO_ANSWER = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT)  # noqa: SLF001 - documented constants
-_log = logging.getLogger("kafkaguard.spark")
+_log = Log("spark")
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,12 @@ class Brokers:
         try:
             return sum(int(self._wait(each).offset) for each in futures.values())
         except KafkaException as error:
-            _log.warning("end offsets are not known: %s", error.args[0].name())
+            _log.warning(
+                "end_offsets_unknown",
+                "end offsets are not known: %s",
+                error.args[0].name(),
+                error=error.args[0].name(),
+            )
             return None
 
     def _read_settings(self, name: str, partitions: int, timeout: float) -> SinkTopic:
@@ -227,7 +232,9 @@ class Brokers:
             if waited > ANSWER_TIMEOUT_S and not has_warned:
                 has_warned = True
                 text = "no broker at %s answers; waiting up to %g s"
-                _log.warning(text, self._servers, timeout)
+                _log.warning(
+                    "no_broker_answers", text, self._servers, timeout, timeout=timeout
+                )
             self._admin.poll(0)
             for error in self._errors:
                 if error.code() in _REFUSALS:
@@ -311,9 +318,11 @@ class TopicCache:
             if not has_old:
                 raise
             _log.warning(
+                "cached_topics_used",
                 "topic settings cannot be looked up again, so the cached "
                 "ones are used: %s",
                 error,
+                error=error,
             )
         return {name: self._topics[name][1] for name in names}
 

@@ -9,12 +9,12 @@ for the journal.
 from __future__ import annotations
 
 import asyncio
-import logging
 import socket
 import struct
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from kafkaguard._common.logs import Log
 from kafkaguard.testing.proxy import frames
 from kafkaguard.testing.proxy.frames import GarbageError
 from kafkaguard.testing.proxy.plan import outgoing
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from kafkaguard.testing.proxy.journal import Exchange, Recorder
     from kafkaguard.testing.proxy.listener import Answer, Listener
 
-_log = logging.getLogger("kafkaguard.testing")
+_log = Log("testing")
 
 #: Bytes of a frame that are buffered before the other side is slowed down.
 BUFFER_BYTES: Final = 1 << 21
@@ -212,7 +212,7 @@ def _describe_end(outcome: str | BaseException) -> str:
         return f"garbage: {outcome}"
     if isinstance(outcome, OSError):
         return f"the connection broke: {outcome!r}"
-    _log.error("the proxy failed on a connection", exc_info=outcome)
+    _log.error("proxy_failed", "the proxy failed on a connection", error=outcome)
     return f"the proxy failed: {outcome!r}"
 
 

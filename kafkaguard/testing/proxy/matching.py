@@ -5,10 +5,11 @@ A user's predicate gets a :class:`Request`. If it raises, the request does not m
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Protocol
+
+from kafkaguard._common.logs import Log
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from kafkaguard.testing.proxy.places import Item
 
 
-_log = logging.getLogger("kafkaguard.testing")
+_log = Log("testing")
 
 
 class Request(Protocol):
@@ -138,7 +139,9 @@ class Match:
         try:
             return bool(self.when(request))
         except Exception:  # noqa: BLE001 - a user's hook never breaks the proxy
-            _log.exception("the predicate of a fault failed; taken as no match")
+            _log.exception(
+                "predicate_raised", "the predicate of a fault failed; taken as no match"
+            )
             return False
 
 

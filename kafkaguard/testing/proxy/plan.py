@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 
+from kafkaguard._common.logs import Log
 from kafkaguard.testing.proxy import frames
 from kafkaguard.testing.proxy.actions import Plan
 from kafkaguard.testing.proxy.places import layout
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kafkaguard.testing.proxy.matching import DecodedRequest
     from kafkaguard.testing.proxy.places import Item, Keys
 
-_log = logging.getLogger("kafkaguard.testing")
+_log = Log("testing")
 _PER_SECOND = 1000
 
 
@@ -99,8 +99,9 @@ def shape(plan: Plan, answer: Any, names: Mapping[UUID, str]) -> Any:
             edit(answer)
         except Exception:  # noqa: BLE001 - a user's hook never breaks the proxy
             _log.exception(
+                "edit_raised",
                 "the function of an edit raised an exception; the answer "
-                "is passed on unchanged"
+                "is passed on unchanged",
             )
     return answer
 

@@ -8,6 +8,7 @@ from threading import Lock, Thread
 from typing import TYPE_CHECKING
 
 from kafkaguard._common import arguments
+from kafkaguard._common.logs import Log
 from kafkaguard._retries.events import EventHook, ReloadEvent, emit
 from kafkaguard._retries.machine import CallContext
 from kafkaguard_policies.model.fields import DAY
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 
     from kafkaguard_policies.retry_policy import RetryPolicy
 
-logger = logging.getLogger("kafkaguard.policies")
-logger.addHandler(logging.NullHandler())
+_log = Log("policies")
+_log.logger.addHandler(logging.NullHandler())
 
 
 class PolicyWatcher:
@@ -89,10 +90,24 @@ class PolicyWatcher:
     def _report(self, old: RetryPolicy, problem: str | None) -> ReloadEvent:
         policy = self.policy
         if problem is None:
-            logger.info("policy %s: now %s", self.source, policy.policy_id)
+            _log.info(
+                "policy_reloaded",
+                "policy %s: now %s",
+                self.source,
+                policy.policy_id,
+                policy=policy.name,
+                source=self.source,
+            )
             self._notify(policy)
         else:
-            logger.error("policy %s stays in force: %s", policy.policy_id, problem)
+            _log.error(
+                "policy_refused",
+                "policy %s stays in force: %s",
+                policy.policy_id,
+                problem,
+                policy=policy.name,
+                source=self.source,
+            )
         event = ReloadEvent(
             policy=policy.name,
             policy_id=policy.policy_id,
@@ -108,11 +123,13 @@ class PolicyWatcher:
         for change in self._subscribers:
             try:
                 change(policy)
-            except Exception:
-                logger.exception(
+            except Exception:  # noqa: BLE001 - the other subscribers are called
+                _log.exception(
+                    "subscriber_raised",
                     "%r raised an exception for the new policy, which is in use: "
                     "correct the subscriber",
                     change,
+                    policy=policy.name,
                 )
 
     def start(self) -> Self:
@@ -150,9 +167,11 @@ class PolicyWatcher:
         while not self._stopped.wait(self._interval):
             try:
                 self.reload()
-            except Exception:
-                logger.exception(
+            except Exception:  # noqa: BLE001 - the next check may succeed
+                _log.exception(
+                    "policy_check_failed",
                     "policy %s: the check failed, and the present policy stays in use; "
                     "the next check follows",
                     self.source,
+                    source=self.source,
                 )

@@ -7,10 +7,10 @@ requested one can only be checked by the caller's ``confirm``.
 
 from __future__ import annotations
 
-import logging
 import re
 from typing import TYPE_CHECKING, Final
 
+from kafkaguard._common.logs import Log
 from kafkaguard._errors import InvalidPartitionsError
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from kafkaguard._errors.base import Verdict
 
-_log = logging.getLogger("kafkaguard.retry")
+_log = Log("retry")
 
 #: The rules whose verdict means that the repeated change has succeeded.
 DONE_BEFORE: Final = frozenset({"created-already", "deleted-already"})
@@ -51,29 +51,36 @@ def report_done(
         confirm: Checks the existing state; returns False, or text on the differences.
     """
     if verdict.rule.id == "deleted-already":
-        _log.info("%s: %s", verdict.rule.sentence, error)
+        _log.info(
+            "deleted_already", "%s: %s", verdict.rule.sentence, error, error=error
+        )
         return
     if confirm is None:
         _log.warning(
+            "repeat_not_checked",
             "an earlier attempt made this change, but its answer was lost (%s), and "
             "nothing checked the result: give retry(confirm=...) to check it",
             error,
+            error=error,
         )
         return
     try:
         answer = confirm()
     except Exception:  # noqa: BLE001 - the check is the caller's
         _log.exception(
+            "confirm_raised",
             "an earlier attempt made this change, and confirm() raised an exception: "
-            "check the object yourself"
+            "check the object yourself",
         )
         return
     if answer is False or isinstance(answer, str):
         what = f": {answer}" if isinstance(answer, str) else ""
         _log.warning(
+            "repeat_differs",
             "the object exists, but confirm() found that it differs from the "
             "request%s: check it, then alter it or delete it (answer to the repeated "
             "call: %s)",
             what,
             error,
+            error=error,
         )

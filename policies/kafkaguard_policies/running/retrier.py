@@ -11,7 +11,7 @@ import math
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kafkaguard._retries.events import logger
+from kafkaguard._common.logs import Log
 from kafkaguard._verdicts.bare_errors import current_error
 from kafkaguard_policies.running import testing
 from kafkaguard_policies.running.caller import Caller
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from kafkaguard_policies.running.rulings import RuledPolicy
 
+_log = Log("events")
 T = TypeVar("T")
 _NO_KWARGS: dict[str, Any] = {}
 
@@ -151,7 +152,8 @@ class Retrier(Caller):
             try:
                 report(self.context, elapsed, policy_id)
             except Exception:  # noqa: BLE001 - a broken hook never breaks a call
-                logger.exception(
+                _log.exception(
+                    "on_success_raised",
                     "on_success of a hook (%r) raised an exception; the call succeeded "
                     "and its result is returned: correct the hook",
                     report,

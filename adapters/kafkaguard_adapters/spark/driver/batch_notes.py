@@ -10,13 +10,13 @@ starts again.
 from __future__ import annotations
 
 import json
-import logging
 import time
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pyarrow import fs
 
+from kafkaguard._common.logs import Log
 from kafkaguard_adapters.spark.setting_errors import setting_error
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ NO_CONTINUOUS = (
     "trigger(processingTime=...) or trigger(availableNow=True), or Spark's own sink "
     "with guard_sink"
 )
-_log = logging.getLogger("kafkaguard.spark")
+_log = Log("spark")
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,12 @@ class Notes:
 
     def _warn(self, error: Exception) -> str:
         warning = f"{self._address} cannot be used: {error}"
-        _log.warning("duplicates cannot be counted: %s", warning)
+        _log.warning(
+            "duplicates_not_counted",
+            "duplicates cannot be counted: %s",
+            warning,
+            error=error,
+        )
         return warning
 
     def _read(self) -> Note | None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from kafkaguard._common.logs import Log
 from kafkaguard._delivery.letter_count import exceeds
 from kafkaguard._errors import KafkaGuardError
 from kafkaguard_adapters.spark.report import (
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.spark.settings import SinkSettings
 
 _NO_ENDS = "no broker returned the end offsets: how many records are new is unknown"
-_log = logging.getLogger("kafkaguard.spark")
+_log = Log("spark")
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,13 @@ def _get_ends(settings: SinkSettings) -> int | None:
     try:
         return cache_for(settings.client).end_offsets(settings.topics)
     except KafkaGuardError as error:
-        _log.warning("end offsets are not known: %s", error)
+        _log.warning(
+            "end_offsets_unknown",
+            "end offsets are not known: %s",
+            error,
+            topic=settings.topic,
+            error=error,
+        )
         return None
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard._common.arguments import hook
+from kafkaguard._common.logs import Log
 from kafkaguard._errors import KafkaGuardError
 from kafkaguard_adapters.spark.driver.batch_notes import (
     Notes,
@@ -43,7 +43,7 @@ _NO_CHECKPOINT = (
     "the query's checkpoint is not known here (Spark Connect does not expose it), so "
     "how many records are new is unknown: give foreach_batch its checkpoint"
 )
-_log = logging.getLogger("kafkaguard.spark")
+_log = Log("spark")
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,14 @@ class ForeachBatch:
             report = self._write(batch, batch_id)
         except KafkaGuardError as error:
             raise task_failed(error) from error
-        _log.info("batch %d: %s", batch_id, report)
+        _log.info(
+            "batch_written",
+            "batch %d: %s",
+            batch_id,
+            report,
+            batch=batch_id,
+            topic=report.topic,
+        )
         if self.on_report is not None:
             self._hand_over(self.on_report, report, batch_id)
 
@@ -132,9 +139,11 @@ class ForeachBatch:
             on_report(report, batch_id)
         except Exception:  # noqa: BLE001 - a hook may raise anything
             _log.exception(
+                "on_report_raised",
                 "on_report raised an exception for batch %d; the batch "
                 "itself succeeded",
                 batch_id,
+                batch=batch_id,
             )
 
 

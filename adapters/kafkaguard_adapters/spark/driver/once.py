@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 import os
 import re
 import time
@@ -72,7 +71,6 @@ _NEAR = 0.5
 _MOST_DRIVERS = 8
 #: A driver that is idle for so many seconds is made anew: coordinators forget ids.
 _KEEP_S = 3600.0
-_log = logging.getLogger("kafkaguard.spark")
 
 
 @dataclass(frozen=True, slots=True)

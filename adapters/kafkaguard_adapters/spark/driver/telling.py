@@ -1,4 +1,4 @@
-"""Reports of micro-batches for OpenTelemetry, Prometheus and listeners.
+"""Reports of micro-batches for telemetry and other listeners.
 
 ``foreach_batch`` calls ``on_report`` with its reports. The data source writes them to a
 file, in a process next to the driver, and a listener reads the file.
@@ -7,88 +7,20 @@ file, in a process next to the driver, and a listener reads the file.
 from __future__ import annotations
 
 import json
-import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from kafkaguard._common.extras import require
+from kafkaguard._common.logs import Log
 from kafkaguard_adapters.spark.report import WriteReport
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     OnReport = Callable[[WriteReport, int], object]
 
-RECORDS: Final = "kafkaguard.spark.records"
-SECONDS: Final = "kafkaguard.spark.batch.duration"
-_RECORDS_SAID = "Records of micro-batches, by outcome"
-_SECONDS_SAID = "Seconds that a micro-batch took to write"
-_log = logging.getLogger("kafkaguard.spark")
-
-
-def _counts(report: WriteReport) -> Iterator[tuple[dict[str, str], int]]:
-    """Return a report's counts, each with its labels."""
-    topic = report.topic or ""
-    yield {"topic": topic, "outcome": "delivered", "reason": ""}, report.delivered
-    for outcome, reasons in (
-        ("dead_lettered", report.dead_lettered),
-        ("dropped", report.dropped),
-        ("in_doubt", report.in_doubt),
-    ):
-        for reason, count in reasons.items():
-            yield {"topic": topic, "outcome": outcome, "reason": reason}, count
-
-
-def otel_reports(meter: Any) -> OnReport:
-    """Make an ``on_report`` that exports to OpenTelemetry.
-
-    Args:
-        meter: An ``opentelemetry.metrics.Meter``.
-
-    Returns:
-        A function of a report and its batch id: a counter of records with the
-        attributes ``topic``, ``outcome`` and ``reason``, a histogram of seconds.
-    """
-    records = meter.create_counter(RECORDS, unit="{record}", description=_RECORDS_SAID)
-    seconds = meter.create_histogram(SECONDS, unit="s", description=_SECONDS_SAID)
-
-    def tell(report: WriteReport, _batch_id: int) -> None:
-        for labels, count in _counts(report):
-            records.add(count, labels)
-        seconds.record(report.seconds, {"topic": report.topic or ""})
-
-    return tell
-
-
-def prometheus_reports(registry: Any = None) -> OnReport:
-    """Make an ``on_report`` that exports to Prometheus.
-
-    Args:
-        registry: A ``CollectorRegistry``. Default: the one of ``prometheus_client``.
-
-    Returns:
-        A function of a report and its batch id: the counter
-        ``kafkaguard_spark_records_total`` with the labels ``topic``, ``outcome`` and
-        ``reason``, the histogram ``kafkaguard_spark_batch_duration_seconds``.
-    """
-    require("prometheus_reports", "prometheus", "prometheus_client")
-    from prometheus_client import REGISTRY, Counter, Histogram
-
-    place = registry or REGISTRY
-    labels = ["topic", "outcome", "reason"]
-    name = RECORDS.replace(".", "_")
-    records = Counter(name, _RECORDS_SAID, labels, registry=place)
-    name = SECONDS.replace(".", "_")
-    seconds = Histogram(f"{name}_seconds", _SECONDS_SAID, ["topic"], registry=place)
-
-    def tell(report: WriteReport, _batch_id: int) -> None:
-        for own, count in _counts(report):
-            records.labels(**own).inc(count)
-        seconds.labels(topic=report.topic or "").observe(report.seconds)
-
-    return tell
+_log = Log("spark")
 
 
 class ReportListener(StreamingQueryListener):
@@ -129,7 +61,12 @@ class ReportListener(StreamingQueryListener):
             try:
                 self._on_report(WriteReport.from_dict(content), batch_id)
             except Exception:  # noqa: BLE001 - a hook may raise anything
-                _log.exception("on_report raised an exception for batch %d", batch_id)
+                _log.exception(
+                    "on_report_raised",
+                    "on_report raised an exception for batch %d",
+                    batch_id,
+                    batch=batch_id,
+                )
 
     def _lines(self) -> list[bytes]:
         """Read complete lines; the last line may be incomplete."""

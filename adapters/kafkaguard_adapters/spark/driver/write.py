@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from kafkaguard._common.logs import Log
 from kafkaguard_adapters.spark.columns import check_columns
 from kafkaguard_adapters.spark.driver.counting import Growth, make_report, warn_once
 from kafkaguard_adapters.spark.driver.frame import (
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.spark.topics import SinkTopic
     from kafkaguard_policies.retry_policy import RetryPolicy
 
-_log = logging.getLogger("kafkaguard.spark")
+_log = Log("spark")
 
 
 def write(  # noqa: PLR0913 - one for each setting
@@ -158,7 +159,8 @@ def write_frame(
     )
     random = describe_random_rows(df, plan)
     if random is not None:
-        warn_once((settings.topic, random), random, _log.warning)
+        warn = partial(_log.warning, "rows_not_repeatable", "%s", topic=settings.topic)
+        warn_once((settings.topic, random), random, warn)
     rows = collect(
         plan,
         CountingTask(settings, topics),
@@ -167,7 +169,8 @@ def write_frame(
     )
     counts = add_up(TaskCounts.from_json(row.counts) for row in rows)
     if warning := describe_collapsed(counts.collapsed_keys):
-        warn_once(settings.topic, warning, _log.warning)
+        warn = partial(_log.warning, "keys_collapsed", "%s", topic=settings.topic)
+        warn_once(settings.topic, warning, warn)
     report = make_report(settings, counts, growth)
     return replace(report, warnings=(*report.warnings, random)) if random else report
 

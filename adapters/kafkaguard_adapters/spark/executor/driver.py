@@ -6,11 +6,11 @@ The machine is created at the first failure.
 
 from __future__ import annotations
 
-import logging
 from collections import defaultdict, deque
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
+from kafkaguard._common.logs import Log
 from kafkaguard._delivery import commands
 from kafkaguard._delivery.dead_letters import NO_ROOM, letter_for, reason_of
 from kafkaguard._delivery.facts import Place, Traits
@@ -24,6 +24,7 @@ from kafkaguard._errors import (
     UnknownTopicOrPartitionError,
 )
 from kafkaguard_adapters.confluent.errors import errors
+from kafkaguard_adapters.producing.application_calls import write_warning
 from kafkaguard_adapters.spark.executor.arrow import (
     ANY_PARTITION,
     UNWRITABLE_TIMES,
@@ -50,7 +51,7 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.spark.executor.sender import Sender
     from kafkaguard_adapters.spark.settings import SinkSettings
 
-_log = logging.getLogger("kafkaguard.spark")
+_log = Log("spark")
 
 #: Codes of new and old brokers for a record without a key on a compacted topic.
 _OF_NULL_KEYS = frozenset({InvalidRecordError.code, CorruptMessageError.code})
@@ -319,8 +320,8 @@ class WindowDriver:
                 self._known.look_again(topic)
             case commands.Settle(record):
                 self._settle(record)
-            case commands.Warn(text):
-                _warn_once(text)
+            case commands.Warn():
+                _warn_once(command)
         return ()
 
     def _send(self, topic: str, records: Sequence[Record]) -> Sequence[Command]:
@@ -366,9 +367,9 @@ class WindowDriver:
 
 
 @lru_cache(maxsize=64)
-def _warn_once(text: str) -> None:
+def _warn_once(warning: commands.Warn) -> None:
     """Log a warning, once in a process: it runs many tasks of the same write."""
-    _log.warning("%s", text)
+    write_warning(_log, warning)
 
 
 def _make_record(record: Record) -> SinkRecord:

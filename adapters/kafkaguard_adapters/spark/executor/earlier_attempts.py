@@ -10,12 +10,12 @@ attempt in another executor does not find them.
 from __future__ import annotations
 
 import json
-import logging
 import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from kafkaguard._common.logs import Log
 from kafkaguard._errors.base import Action
 from kafkaguard_adapters.spark.marker import TaskFailedError, TimeIsOverError
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 #: Verdicts that do not change between two attempts.
 _FINAL = (Action.REJECT, Action.CONFIGURE)
-_log = logging.getLogger("kafkaguard.spark")
+_log = Log("spark")
 
 
 def fail_as_before(context: Any) -> float | None:
@@ -85,9 +85,11 @@ def remember(
         note.write_text(f"{until}\n{failure}")
     except (OSError, ValueError) as why:
         _log.warning(
+            "attempt_not_stored",
             "the error of this attempt cannot be stored, so later attempts "
             "send their records again: %s",
             why,
+            error=why,
         )
         return failure
     is_over = 0 < until <= time.time()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 from kafkaguard import _errors as e
+from kafkaguard._common.logs import Log
 from kafkaguard._common.topic_names import can_be_a_topic
 from kafkaguard_adapters.spark.executor.size_limits import SizeLimit
 from kafkaguard_adapters.spark.topics import (
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 #: Seconds of a look-up whose answer is not needed.
 _GLANCE_S = 3.0
-_log = logging.getLogger("kafkaguard.spark")
+_log = Log("spark")
 #: librdkafka's own default of ``message.max.bytes``.
 _DEFAULT_BYTES = 1_000_000
 #: Larger batches need more processor time, because their memory is not reused.
@@ -68,7 +68,14 @@ class KnownTopics:
         except e.UnknownTopicOrPartitionError as error:
             return explain_letters(error) if self.takes_dead_letters(topic) else error
         except e.KafkaGuardError as error:
-            _log.debug("topic %s could not be looked up again: %s", topic, error)
+            _log.debug(
+                "topic_not_looked_up",
+                "topic %s could not be looked up again: %s",
+                topic,
+                error,
+                topic=topic,
+                error=error,
+            )
         return None
 
     def partitions(self, topic: str) -> int:

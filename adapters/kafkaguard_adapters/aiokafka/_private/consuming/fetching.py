@@ -10,7 +10,6 @@ to fetch, the guard hides held partitions. So the client's own pauses are not us
 
 from __future__ import annotations
 
-import logging
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +20,7 @@ from aiokafka.structs import TopicPartition as ClientPartition
 
 from kafkaguard._cluster.offsets import LATEST
 from kafkaguard._cluster.reports import TopicPartition
+from kafkaguard._common.logs import Log
 from kafkaguard._consuming.machine import (
     FETCH,
     LIST_OFFSETS,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from kafkaguard._errors import KafkaGuardError
     from kafkaguard_adapters.aiokafka._private.consuming.reading import Reading
 
-_log = logging.getLogger("kafkaguard.consumer")
+_log = Log("consumer")
 #: Least seconds that the fetcher sleeps between two rounds.
 _SHORTEST_S = 0.001
 
@@ -132,8 +132,9 @@ class AIOKafkaConsumerShell(AnswersShell):
             visible, limit = self._hide_held(assignment)
         except Exception:  # noqa: BLE001 - else the fetcher would end
             _log.exception(
+                "consumer_guard_failed",
                 "the guard failed (a bug in kafkaguard: report it); the consumer reads "
-                "on without it"
+                "on without it",
             )
             return self._choose(assignment)
         fetches, resets, timeout, *rest = self._choose(visible)
@@ -170,8 +171,9 @@ class AIOKafkaConsumerShell(AnswersShell):
             ]
         except Exception:  # noqa: BLE001 - else the fetcher would end
             _log.exception(
+                "consumer_guard_failed",
                 "the guard failed (a bug in kafkaguard: report it); the consumer reads "
-                "on without it"
+                "on without it",
             )
 
     def _is_handled(self, topic: str, each: Any, positions: Mapping[Any, int]) -> bool:

@@ -12,7 +12,6 @@ error has gone.
 
 from __future__ import annotations
 
-import logging
 from asyncio import _get_running_loop
 from collections import OrderedDict
 from contextlib import contextmanager
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from aiokafka.consumer.fetcher import PartitionRecords
 from aiokafka.errors import ConsumerStoppedError, KafkaError
 
+from kafkaguard._common.logs import Log
 from kafkaguard._errors import ClientClosedError, KafkaGuardError
 from kafkaguard_adapters.aiokafka._private.consuming.names import NEEDS_LOOP
 from kafkaguard_adapters.aiokafka.errors import errors, wrong_loop
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterator
 
-_log = logging.getLogger("kafkaguard.consumer")
+_log = Log("consumer")
 
 
 def close_unread(consumer: Any) -> None:
@@ -182,8 +182,11 @@ class _Fetched(OrderedDict[Any, Any]):
                 )
         except Exception:  # noqa: BLE001 - else the fetcher would end
             _log.exception(
+                "consumer_guard_failed",
                 "the guard failed (a bug in kafkaguard: report it); the consumer reads "
-                "on without it"
+                "on without it",
+                topic=place.topic,
+                partition=place.partition,
             )
         super().__setitem__(place, result)
 
