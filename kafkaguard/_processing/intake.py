@@ -57,7 +57,7 @@ class Intake:
         # Without a record there is nothing to try a dependency with.
         is_open = (
             run.is_running
-            and not (is_down and (live or excess))
+            and not (is_down and live)
             and (live < most if self.is_open else live <= most // 2)
         )
         if is_open != self.is_open:

@@ -28,7 +28,9 @@ from kafkaguard._processing.slots import SLOTS, Slot, SlotEvent, SlotState
 from kafkaguard._processing.work import (
     AbortRound,
     BeginRound,
+    Commit,
     CommitRound,
+    End,
     GiveUp,
     Pause,
     Resume,
@@ -340,6 +342,34 @@ def test_a_rebalance_aborts_a_round_at_once():
     made.round_began(None, 0.0)
     made.rebalanced(0.1)
     assert len(commands(made, AbortRound)) == 1
+
+
+def test_a_listener_that_waits_returns_when_the_run_has_ended():
+    """Its partitions were revoked while the run ended, and a handler hangs."""
+    made = machine()
+    read(made, 1)
+    made.take(0.0)
+    made.stop(0.0)
+    made.revoked([PLACE], 5.0, 3.0)
+    made.tick(4.9)
+    assert commands(made, GiveUp, End) == []
+    made.tick(5.0)
+    (commit,) = commands(made, Commit, GiveUp, End)
+    made.committed(commit.number, {}, 5.1)
+    given_up, end = commands(made, GiveUp, End)
+    assert (given_up.places, end.error) == ([PLACE], None)
+    assert made.is_ended
+
+
+def test_the_first_wait_for_a_dependency_is_as_short_as_that_of_a_record():
+    """Waits that depend on the one before begin anew with each outage."""
+    backoff = {"kind": "decorrelated", "base": 0.5, "cap": 60}
+    made = machine(backoff=backoff, handler={"wait_on": ["OSError"]})
+    other = machine(backoff=backoff)
+    for each in (made, other):
+        read(each, 1)
+        each.finished(each.take(0.0), 1, {0: OSError()}, 0.0)
+    assert made.work_due() == other.work_due()
 
 
 def test_each_letter_has_attempts_of_its_own():
