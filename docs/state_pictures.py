@@ -10,8 +10,8 @@ from sphinx.util.docutils import SphinxDirective
 from svg import element, picture, text
 
 from kafkaguard._delivery.table import CLIENTS, RECORDS, TOPICS, TRANSACTIONS
-from kafkaguard._processing.machine import RUNS
 from kafkaguard._processing.rounds import ROUNDS
+from kafkaguard._processing.run import RUNS
 from kafkaguard._processing.slots import SLOTS
 
 if TYPE_CHECKING:

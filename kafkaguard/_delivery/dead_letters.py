@@ -15,6 +15,9 @@ from kafkaguard._delivery.dialects import (
     PREFIX,
     LetterFacts,
     origins_of,
+    read_dialect,
+    read_facts,
+    without_letter_headers,
     write_headers,
 )
 from kafkaguard._delivery.facts import Raw
@@ -261,6 +264,23 @@ def letter_of_read(
     count = [header for header in history if header[0] == ATTEMPTS]
     headers = [*others, *count, *write_headers(facts, dialect)]
     return Raw(record.key, value, headers, record.timestamp_ms)
+
+
+def as_first_read(record: Raw) -> tuple[LetterFacts | None, Raw]:
+    """Return where the record of a dead letter was, and the record as it was then.
+
+    Args:
+        record: A record of a dead-letter topic. If it is no dead letter, it is returned
+            as it is, without facts.
+    """
+    dialect = read_dialect(record.headers)
+    if dialect is None:
+        return None, record
+    facts = read_facts(record.headers, dialect)
+    is_null = any(name == NULL_VALUE for name, _ in record.headers)
+    time = record.timestamp_ms if facts.timestamp_ms is None else facts.timestamp_ms
+    headers = without_letter_headers(record.headers, dialect)
+    return facts, Raw(record.key, None if is_null else record.value, headers, time)
 
 
 def _text_of(error: BaseException) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kafkaguard._errors import KafkaGuardError, UnrelatedError
 from kafkaguard._errors.base import Action, RuleInfo, Verdict
+from kafkaguard._processing.class_names import named_class, path_of
 from kafkaguard._processing.exceptions import BatchError, Unavailable
 from kafkaguard._retries.machine import CallContext
 from kafkaguard._verdicts.classification import classify
@@ -134,11 +135,14 @@ class Judge:
         return decision
 
     def _find(self, cls: type) -> Decision:
+        named = {named_class(name): each for name, each in self._names.items()}
         for parent in cls.__mro__:
-            path = f"{parent.__module__}.{parent.__qualname__}"
+            path = path_of(parent)
             for name in (path, parent.__name__):
                 if name in self._names:
                     return self._names[name]
+            if parent in named:
+                return named[parent]
             if path in _REJECTED:
                 return Decision.REJECT
         return Decision.RETRY

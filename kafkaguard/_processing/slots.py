@@ -225,6 +225,18 @@ class Slot:
         """Return the record with a number."""
         return self.records[seq - self.base]
 
+    def add(self, records: Sequence[Any], now: float) -> None:
+        """Add records that were read."""
+        self.records += records
+        self.done += bytes(len(records))
+        self.undone += len(records)
+        self.reads.append((self.base + len(self.records), now))
+
+    def attempts(self, seq: int) -> int:
+        """Return how often a record whose handler has raised was handled."""
+        retry = self.retries.get(seq)
+        return 1 if retry is None else max(1, retry.machine.attempts)
+
     def take(self, seqs: Sequence[int]) -> list[Any]:
         """Return the records with these numbers."""
         base, records = self.base, self.records

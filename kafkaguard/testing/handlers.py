@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 
 from kafkaguard._cluster.reports import TopicPartition
 from kafkaguard._common.arguments import one_of, whole_number
+from kafkaguard._processing.class_names import warn_of_unknown
 from kafkaguard._processing.handling import CURRENT, handle, handle_batch
 from kafkaguard._processing.machine import ProcessingMachine
 from kafkaguard._processing.policy import Order
@@ -116,10 +117,12 @@ def run_handler(
     """
     one_of("run_handler(): order", order, get_args(Order))
     whole_number("run_handler(): workers", workers)
+    loaded = load_policy(policy)
+    warn_of_unknown(loaded.handler)
     call = handler
     if inspect.iscoroutinefunction(handler):
         call = lambda record: asyncio.run(handler(record))  # noqa: E731 - a wrapper of one line
-    return _Run(call, records, load_policy(policy), order, workers, batch, seed).run()
+    return _Run(call, records, loaded, order, workers, batch, seed).run()
 
 
 class _Run:

@@ -4,14 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
+from collections import Counter
 from contextlib import contextmanager
 
 import pytest
 from aiokafka.abc import ConsumerRebalanceListener
+from aiokafka.structs import TopicPartition
 
-from aiokafka import AIOKafkaConsumer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from kafkaguard import errors, guard
-from tests.contracts.processing import LETTERS, Member, ProcessContract, Seen, fill
+from tests.contracts.once import check_kills, read_committed
+from tests.contracts.processing import (
+    LETTERS,
+    Member,
+    ProcessContract,
+    Seen,
+    committed,
+    ends,
+    fill,
+)
 
 
 class AIOKafkaMember(Member):
@@ -63,6 +75,7 @@ class TestAIOKafkaProcess(ProcessContract):
         """Open an AIOKafkaConsumer."""
         member = AIOKafkaMember()
         listener = more.pop("listener", None)
+        partitions = more.pop("partitions", 0)
         config = {
             "bootstrap_servers": cluster.bootstrap_servers,
             "group_id": group or topic,
@@ -78,7 +91,11 @@ class TestAIOKafkaProcess(ProcessContract):
                 else guard(factory=AIOKafkaConsumer, config=config, **options)
             )
             await member.guarded.start()
-            member.guarded.subscribe([topic], listener=listener)
+            if partitions:
+                places = [TopicPartition(topic, n) for n in range(partitions)]
+                member.guarded.assign(places)
+            else:
+                member.guarded.subscribe([topic], listener=listener)
 
         try:
             member.call(begin())
@@ -93,6 +110,22 @@ class TestAIOKafkaProcess(ProcessContract):
         with self.open(cluster, topic, value_deserializer=decode, **options) as member:
             yield member
 
+    def pause(self, member, topic, partition):
+        """Pause a partition in the loop of the consumer."""
+
+        async def pause():
+            member.guarded.pause(TopicPartition(topic, partition))
+
+        member.call(pause())
+
+    def resume(self, member, topic, partition):
+        """Resume it."""
+
+        async def resume():
+            member.guarded.resume(TopicPartition(topic, partition))
+
+        member.call(resume())
+
     def test_a_plain_handler_is_refused(self, kafka_cluster, kafka_topic):
         """It would stop the event loop, and with it the heartbeats."""
         with (
@@ -101,13 +134,110 @@ class TestAIOKafkaProcess(ProcessContract):
         ):
             member.call(member.guarded.process(print))
 
-    def test_exactly_once_is_refused_with_the_reason(self, kafka_cluster, kafka_topic):
+    def open_once(self, cluster, topic, partitions, **options):
+        """Open a member with partitions that are assigned by hand."""
+        return self.open(
+            cluster, topic, partitions=partitions, isolation_level="read_committed",
+            **options,
+        )  # fmt: skip
+
+    @contextmanager
+    def open_producer(self, cluster, member, name):
+        """Open a transactional producer in the loop of a member."""
+        servers = {"bootstrap_servers": cluster.bootstrap_servers}
+
+        async def begin():
+            config = {**servers, "transactional_id": name}
+            producer = guard(factory=AIOKafkaProducer, config=config)
+            await producer.start()
+            return producer
+
+        producer = member.call(begin())
+        try:
+            yield producer
+        finally:
+            member.call(producer.stop())
+
+    def test_exactly_once_is_refused_in_a_group_with_the_reason(
+        self, kafka_cluster, kafka_topic
+    ):
         """A member that has lost its partitions could not be fenced."""
         with (
-            self.open(kafka_cluster, kafka_topic) as member,
+            self.open(
+                kafka_cluster, kafka_topic, isolation_level="read_committed"
+            ) as member,
+            self.open_producer(kafka_cluster, member, kafka_topic) as producer,
             pytest.raises(errors.ClientConfigurationError, match="generation"),
         ):
-            member.call(member.guarded.process(asyncio.sleep, producer=object()))
+            member.call(member.guarded.process(asyncio.sleep, producer=producer))
+
+    @pytest.mark.parametrize("order", ["partition", "key"])
+    def test_outputs_letters_and_offsets_are_committed_together(
+        self, kafka_cluster, order
+    ):
+        """Of partitions that are assigned by hand; failed attempts leave no output."""
+        topic = kafka_cluster.create_topic(partitions=2)
+        out = kafka_cluster.create_topic(partitions=2)
+        kafka_cluster.create_topic(f"{topic}.dlq")
+        fill(kafka_cluster, topic, 500)
+        attempts, refused, begun = Counter(), [], asyncio.Event()
+        with (
+            self.open_once(kafka_cluster, topic, 2, policy=LETTERS) as member,
+            self.open_producer(kafka_cluster, member, topic) as producer,
+        ):
+
+            async def handle(record):
+                later = await producer.send(out, record.value, key=record.key)
+                attempts[record.value] += 1
+                begun.set()
+                if record.value == b"77" or (
+                    record.value == b"99" and attempts[record.value] == 1
+                ):
+                    raise OSError
+                if record.value == b"5":
+                    for waiting in (later, producer.send_and_wait(out, b"x")):
+                        with pytest.raises(errors.ClientStateError, match="returned"):
+                            await waiting
+                        refused.append(record.value)
+
+            async def send_outside():
+                with pytest.raises(errors.ClientStateError, match="in its handlers"):
+                    await producer.send(out, b"x")
+
+            async def run():
+                run = asyncio.ensure_future(
+                    member.guarded.process(
+                        handle,
+                        workers=3,
+                        order=order,
+                        producer=producer,
+                        until_end=True,
+                    )
+                )
+                await begun.wait()
+                await send_outside()
+                return await run
+
+            report = member.call(run())
+
+            async def send_afterwards():
+                async with producer.transaction():
+                    await producer.send(out, b"after")
+
+            member.call(send_afterwards())
+        assert (report.processed, report.dead_lettered) == (499, 1)
+        assert len(refused) >= 2
+        outputs = Counter(read_committed(kafka_cluster, out, 2))
+        assert set(outputs) == {b"%d" % n for n in range(500)} - {b"77"} | {b"after"}
+        assert set(outputs.values()) == {1}
+        assert read_committed(kafka_cluster, f"{topic}.dlq", 1) == [b"77"]
+        assert committed(kafka_cluster, topic, topic, 2) == ends(
+            kafka_cluster, topic, 2
+        )
+
+    def test_a_service_that_is_killed_writes_each_output_once(self, kafka_cluster):
+        """With kill -9, at random times, and started again with the same id."""
+        check_kills(kafka_cluster, "aiokafka", 5)
 
     def test_a_handler_over_its_time_is_cancelled(self, kafka_cluster, kafka_topic):
         """And tried again, and set aside."""
@@ -151,6 +281,26 @@ class TestAIOKafkaProcess(ProcessContract):
             (place,) = member.guarded.assignment()
             done = member.call(member.guarded.committed(place))
         assert done == len(seen.values)
+
+    def test_a_consumer_stops_at_once_when_all_tasks_were_cancelled(
+        self, kafka_cluster, kafka_topic
+    ):
+        """As asyncio.run() does it at a second Ctrl-C: nobody reads answers then."""
+        fill(kafka_cluster, kafka_topic, 5)
+        seen = Seen(self.read)
+
+        async def end(guarded):
+            tasks = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+            await guarded.stop()
+
+        with self.open(kafka_cluster, kafka_topic) as member:
+            member.process(seen, until_end=True)
+            begin = time.monotonic()
+            member.call(end(member.guarded))
+            assert time.monotonic() - begin < 5
 
     def test_the_applications_listener_is_called_too(self, kafka_cluster, kafka_topic):
         """After the guard has committed what was done."""

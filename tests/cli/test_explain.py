@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from kafkaguard._errors.generated import BY_CODE
+from kafkaguard.cli.commands.explain import explain
 from kafkaguard.cli.group import cli
 
 
@@ -394,3 +395,30 @@ def test_the_caution_has_the_numbers_of_this_version_of_aiokafka():
     }
     unknown = BY_CODE.keys() - known
     assert f"({len(unknown)} of Kafka's {len(BY_CODE)}," in told
+
+
+def test_a_file_is_named_as_one(tmp_path, monkeypatch):
+    """It is read on standard input; its name is no text of an error."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "java.txt").write_text("NOT_COORDINATOR")
+    said = invoke("explain", "java.txt", code=2)
+    assert "java.txt is a file: `kafkaguard explain - < java.txt`" in said
+
+
+@pytest.mark.parametrize("width", [60, 80])
+def test_the_head_fits_the_terminal(width, monkeypatch):
+    """Lines are wrapped beside their label, and no name is broken."""
+    monkeypatch.setenv("COLUMNS", str(width))
+    head = invoke("explain", "87").partition("\n\n")[0].splitlines()
+    assert max(map(len, head)) <= width
+    assert any(line.startswith(" " * 11) for line in head)
+    assert any("InvalidConfigurationError" in line for line in head)
+
+
+def test_names_of_errors_are_completed():
+    """As the shell asks for them."""
+    (argument, *_) = explain.params
+    found = argument.shell_complete(None, "not_co")
+    names = {each.value for each in found}
+    assert {"NOT_COORDINATOR", "NOT_CONTROLLER"} <= names
+    assert all(name.startswith("NOT_CO") for name in names)

@@ -5,7 +5,12 @@ from __future__ import annotations
 from contextlib import contextmanager
 
 import pytest
-from confluent_kafka import Consumer, DeserializingConsumer, Producer
+from confluent_kafka import (
+    Consumer,
+    DeserializingConsumer,
+    Producer,
+    TopicPartition,
+)
 
 from kafkaguard import errors, guard
 from tests.contracts.once import OnceContract
@@ -50,6 +55,18 @@ class TestConfluentProcess(OnceContract, ProcessContract):
     def read(self, record):
         """Return key and value."""
         return record.key(), record.value()
+
+    def pause(self, member, topic, partition):
+        """Pause a partition."""
+        member.guarded.pause([TopicPartition(topic, partition)])
+
+    def resume(self, member, topic, partition):
+        """Resume it."""
+        member.guarded.resume([TopicPartition(topic, partition)])
+
+    def headers(self, record):
+        """Return the headers."""
+        return record.headers()
 
     def place(self, record):
         """Return topic, partition and offset."""

@@ -13,6 +13,7 @@ from collections import Counter, defaultdict
 import confluent_kafka
 import pytest
 from confluent_kafka import Producer
+from kafka import TopicPartition
 
 import kafkaguard
 from kafkaguard import events as ev
@@ -421,6 +422,72 @@ class ProcessContract:
         """As others."""
         self.check_members(kafka_cluster, static1=1, static2=1, session_timeout_ms=6000)
 
+    def pause(self, member, topic, partition):
+        """Pause a partition, as the application does it."""
+        member.guarded.pause(TopicPartition(topic, partition))
+
+    def resume(self, member, topic, partition):
+        """Resume it."""
+        member.guarded.resume(TopicPartition(topic, partition))
+
+    def test_the_applications_pauses_stay_its_own(self, kafka_cluster):
+        """Also when the run pauses and resumes all partitions, and after rebalances."""
+        topic = kafka_cluster.create_topic(partitions=4)
+        policy = {"keep_pauses": True, "handler": {"max_in_flight": 4}}
+        free, seen = threading.Event(), Counter()
+        free.set()
+
+        def handle(record):
+            free.wait(30)
+            seen[self.place(record)[1]] += 1
+
+        def fill_all():
+            fill(kafka_cluster, topic, 40, keys=4, partitions=4)
+
+        def wait_for(counts):
+            until(lambda: [seen[n] for n in range(4)] == counts, 40)
+
+        with self.open(kafka_cluster, topic, policy=policy) as first:
+            first.start(handle, workers=2)
+            fill_all()
+            wait_for([10, 10, 10, 10])
+            self.pause(first, topic, 1)
+            free.clear()
+            fill_all()
+            time.sleep(7)  # after 5 s without room, the run pauses all
+            free.set()
+            wait_for([20, 10, 20, 20])
+            with self.open(kafka_cluster, topic, policy=policy) as second:
+                second.start(Seen(self.read))
+                until(lambda: len(second.guarded.assignment()) == 2, 30)
+                second.end()
+            until(lambda: len(first.guarded.assignment()) == 4, 30)
+            before = seen[1]
+            fill_all()
+            until(lambda: [seen[n] for n in (0, 2, 3)] == [30, 30, 30], 30)
+            time.sleep(1)
+            assert seen[1] == before == 10
+            self.resume(first, topic, 1)
+            until(lambda: seen[1] >= 20, 30)
+            assert first.end().abandoned == 0
+
+    def test_a_static_member_that_is_fenced_ends_once(self, kafka_cluster, kafka_topic):
+        """With the error; the member that took its place goes on."""
+        fill(kafka_cluster, kafka_topic, 400)
+        seen, of_second = Seen(self.read, 0.05), Seen(self.read)
+        static = {"group_instance_id": kafka_topic, "session_timeout_ms": 6000}
+        with self.open(kafka_cluster, kafka_topic, **static) as first:
+            first.start(seen)
+            seen.wait_for(20)
+            with self.open(kafka_cluster, kafka_topic, **static) as second:
+                second.start(of_second)
+                with pytest.raises(kafkaguard.errors.FencedInstanceIdError):
+                    first.join()
+                until(lambda: len(seen.values | of_second.values) == 400, 40)
+                report = second.end()
+        assert report.processed == len(of_second.values)
+        assert committed(kafka_cluster, kafka_topic, kafka_topic, 1) == [400]
+
     def test_a_handler_that_outlasts_a_revocation_is_late(self, kafka_cluster):
         """Its record is not committed, and the next owner handles it again."""
         topic = kafka_cluster.create_topic(partitions=2)
@@ -567,6 +634,7 @@ class ProcessContract:
             seen.values.clear()
             report = member.process(handle, letters=letters)
             assert (report.dead_lettered, list(seen.values)) == (1, [b"4"])
+            assert report.processed == 1  # the others' letters are not counted
             broken.clear()
             places = []
             report = member.process(
@@ -577,6 +645,37 @@ class ProcessContract:
         facts = letter_facts(last.headers())
         assert (facts.topic, facts.partition, facts.offset) == (kafka_topic, 0, 1)
         assert committed(kafka_cluster, "one.letters", letters, 1) == [5]
+
+    def test_a_letter_of_nothing_is_nothing_again(
+        self, kafka_cluster, kafka_topic, caplog
+    ):
+        """Not an empty value, which is another record. No run warns of its letters."""
+        letters = f"{kafka_topic}.dlq"
+        kafka_cluster.create_topic(letters)
+        producer = Producer({"bootstrap.servers": kafka_cluster.bootstrap_servers})
+        records = [(None, None), (None, b""), (b"", b""), (b"k", None)]
+        for key, value in records:
+            producer.produce(kafka_topic, value, key=key, headers=[("h", b"1")])
+        producer.flush()
+
+        def reject(_):
+            raise TypeError
+
+        seen = []
+        policy = LETTERS | {"handler": {"max_attempts": 2}}
+        with self.open(kafka_cluster, kafka_topic, policy=policy) as member:
+            assert member.process(reject, until_end=True).dead_lettered == 4
+            assert member.process(reject, letters=letters).dead_lettered == 4
+            member.process(
+                lambda record: seen.append((self.read(record), self.headers(record))),
+                letters=letters,
+            )
+        assert seen == [(each, [("h", b"1")]) for each in records]
+        assert "does not use" not in caplog.text
+
+    def headers(self, record):
+        """Return the headers of a record."""
+        return list(record.headers)
 
     def place(self, record):
         """Return topic, partition and offset of a record."""

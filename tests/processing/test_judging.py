@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import math
+import sys
+from types import ModuleType
+from unittest import mock
 
 import pytest
 
 from kafkaguard import Unavailable, errors, load_policy
+from kafkaguard._processing.class_names import warn_of_unknown
 from kafkaguard._processing.judging import Decision, Judge, is_of_kafka
 
 
@@ -69,6 +73,39 @@ def test_a_class_is_named_with_or_without_its_module(setting, decision, name):
 
     for error in (OwnError(), ChildError()):
         assert judge(error, **{setting: name}).decision is decision
+
+
+def test_a_class_has_the_name_under_which_a_package_lists_it():
+    """As code writes it: ``kafka.errors`` is not where this one is defined."""
+    setting = {"wait_on": f"{__name__}.listed.Listed"}
+    module = ModuleType("listed")
+    module.Listed = OwnError
+    assert judge(OwnError(), **setting).decision is Decision.RETRY
+    with mock.patch.dict(sys.modules, {f"{__name__}.listed": module}):
+        assert judge(OwnError(), **setting).decision is Decision.WAIT
+
+
+def test_names_that_no_loaded_class_has_are_told_in_one_line(caplog):
+    """A misspelt name would change nothing, without a word."""
+    names = {
+        "reject_on": ["ValueError", "OwnErorr", "tests.nowhere.OwnError"],
+        "wait_on": [f"{__name__}.OwnEror", f"{__name__}.OwnError", "json.JSONDecoder"],
+        "retry_on": ["json.JSONDecodeError", "os.error"],
+    }
+    warn_of_unknown(load_policy({"handler": names}).handler)
+    (line,) = caplog.messages
+    assert "reject_on: OwnErorr; did you mean 'OwnError'?, reject_on: tests.n" in line
+    assert f"wait_on: {__name__}.OwnEror; did you mean '{__name__}.OwnError'?" in line
+    assert "wait_on: json.JSONDecoder" in line
+    for name in ("ValueError", "JSONDecodeError,", "os.error"):
+        assert f": {name}" not in line
+
+
+def test_a_policy_with_known_names_tells_nothing(caplog):
+    """Neither does one without names."""
+    for names in ({}, {"wait_on": ["OwnError", "builtins.OSError"]}):
+        warn_of_unknown(load_policy({"handler": names}).handler)
+    assert caplog.messages == []
 
 
 def test_the_most_specific_name_wins():

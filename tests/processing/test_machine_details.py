@@ -11,8 +11,10 @@ from kafkaguard import errors, load_policy
 from kafkaguard._cluster.reports import TopicPartition
 from kafkaguard._consuming.events import CommitFailedEvent
 from kafkaguard._processing.events import HandlerFailedEvent, HandlerSlowEvent
-from kafkaguard._processing.machine import MOST, ProcessingMachine, RunState
+from kafkaguard._processing.lanes import MOST
+from kafkaguard._processing.machine import ProcessingMachine
 from kafkaguard._processing.rounds import Rounds
+from kafkaguard._processing.run import RunState
 from kafkaguard._processing.slots import Slot
 from kafkaguard._processing.work import (
     AbortRound,
@@ -79,6 +81,24 @@ def test_few_records_are_spread_over_the_workers():
     read(made, 8)
     assert [len(made.take(0.0).records) for _ in range(3)] == [3, 3, 2]
     assert made.take(0.0) is None
+
+
+@pytest.mark.parametrize("order", ["partition", "key", "none"])
+def test_a_partition_has_one_turn_at_a_time(order):
+    """However many workers take from it, others have theirs in between."""
+    made = machine(order, 4)
+    other = TopicPartition("t", 1)
+    made.assigned([other], 0.0)
+    for place in (PLACE, other):
+        made.fetched(place, [(n, b"%d" % n) for n in range(2000)], 0.0)
+    for _ in range(20):
+        chunks = [chunk for _ in range(4) if (chunk := made.take(0.0)) is not None]
+        assert len(made._lanes._turns) <= 2
+        if order != "partition":
+            places = [chunk.slot.place.partition for chunk in chunks]
+            assert places in ([0, 1, 0, 1], [1, 0, 1, 0])
+        for chunk in chunks:
+            made.finished(chunk, len(chunk.records), {}, 1.0)
 
 
 def test_a_slow_handler_is_told_once_for_each_record():
@@ -159,7 +179,7 @@ def test_dropped_records_count_for_the_ratio_of_letters():
     for n in range(3):
         made.finished(made.take(n), 1, {0: TypeError()}, n)
     assert made.report().dropped == 3
-    assert made._letter_count._others == 3
+    assert made._run.letter_count._others == 3
 
 
 def test_reading_stops_at_the_bound_and_begins_at_half_of_it():

@@ -163,6 +163,12 @@ def test_async_handlers_run_too():
     assert seen == [1, 2]
 
 
+def test_a_misspelt_class_in_the_policy_is_told(caplog):
+    """As at the begin of ``process()``."""
+    run_handler(print, [], policy={"handler": {"wait_on": "ConnectionEror"}})
+    assert "wait_on: ConnectionEror; did you mean 'ConnectionError'?" in caplog.text
+
+
 def test_handling_outside_a_handler_says_where_it_works():
     """Not in the thread of another one, for example."""
     with pytest.raises(kafkaguard.errors.ClientStateError, match="in a handler"):

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from itertools import pairwise
+
 import pytest
 
+from kafkaguard._processing.intake import Intake
 from kafkaguard._processing.judging import Decision, Judge
-from kafkaguard._processing.machine import ProcessingMachine
+from kafkaguard._processing.lanes import Lanes
+from kafkaguard._processing.partitions import Partitions
 from kafkaguard._processing.rounds import Rounds
 from kafkaguard._processing.slots import Slot
 from tests.processing.world import World
@@ -41,6 +46,43 @@ def test_a_schedule_can_be_traced(capsys):
     assert "assigned" in capsys.readouterr().out
 
 
+class HalfHour(World):
+    """One record takes half an hour; nothing else goes wrong."""
+
+    def __init__(self, seed):
+        super().__init__(seed)
+        self.is_rough = False
+        self.behaviour, self.outage = {}, (math.inf, math.inf)
+        self.polls = [0.0]
+        machine, poll = self.machine, self.machine.polled
+        machine.polled = lambda now: (self.polls.append(now), poll(now))
+
+    def _time(self, record):
+        is_first = record is self.logs[0].records[0]
+        return 1800.0 if is_first else super()._time(record)
+
+
+def test_a_handler_of_half_an_hour_keeps_its_partitions():
+    """The client is polled meanwhile, and each record is handled and committed once."""
+    worlds = (HalfHour(seed) for seed in range(200))
+    worlds = [
+        world
+        for world in worlds
+        if world.ending != "stop" and not world.exactly_once and world.logs[0].records
+    ]
+    assert len(worlds) > 30
+    assert {world.order for world in worlds} == {"partition", "key", "none"}
+    for world in worlds:
+        assert world.play() == []
+        assert world.now >= 1800
+        assert max(b - a for a, b in pairwise(world.polls)) < 5.1
+        assert set(world.returned.values()) == {1}
+        report = world.machine.report()
+        records = sum(len(log.records) for log in world.logs)
+        assert (report.processed, report.committed) == (records, records)
+        assert (report.late, report.abandoned, report.redelivered) == (0, 0, 0)
+
+
 def _commit_all(_self, _offset_of):
     return _self.next
 
@@ -49,9 +91,7 @@ def _never_waits(self, slot, lane):
     if lane.queue and not lane.is_ready and not lane.is_busy:
         lane.is_ready = True
         slot.ready.append(lane)
-        if not slot.is_in_turn:
-            slot.is_in_turn = True
-            self._turns.append(slot)
+        self._queue(slot)
 
 
 def _always_retries(self, error, topic):
@@ -62,7 +102,7 @@ def _always_retries(self, error, topic):
 
 
 _judge = Judge.judge
-_take_from = ProcessingMachine._take_from
+_take_from = Lanes._take_from
 
 
 def _never_busy(self, slot, size, now):
@@ -74,12 +114,12 @@ def _never_busy(self, slot, size, now):
 
 FAULTS = {
     "commits what is not done": (Slot, "position", _commit_all),
-    "forgets what waits": (ProcessingMachine, "_make_ready", _never_waits),
+    "forgets what waits": (Lanes, "make_ready", _never_waits),
     "sets aside what waits for a dependency": (Judge, "judge", _always_retries),
-    "never pauses": (ProcessingMachine, "_update_pauses", lambda *_, **__: None),
-    "gives a lane to two workers": (ProcessingMachine, "_take_from", _never_busy),
+    "never pauses": (Intake, "_update_pauses", lambda *_, **__: None),
+    "gives a lane to two workers": (Lanes, "_take_from", _never_busy),
     "does not abort a round": (Rounds, "fail", lambda _: None),
-    "does not end drains": (ProcessingMachine, "_end_drains", lambda *_: None),
+    "does not end drains": (Partitions, "end_drains", lambda *_: None),
     "handles what is revoked": (Slot, "close", lambda *_: None),
     "forgets redone records": (Slot, "rewind", lambda _: None),
 }

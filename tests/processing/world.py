@@ -17,9 +17,11 @@ from typing import Any
 from kafkaguard._cluster.reports import TopicPartition
 from kafkaguard._errors import for_code
 from kafkaguard._errors.base import Action
+from kafkaguard._processing.committing import LAST_COMMIT_S
 from kafkaguard._processing.exceptions import BatchError, Unavailable
-from kafkaguard._processing.machine import LAST_COMMIT_S, ProcessingMachine, RunState
+from kafkaguard._processing.machine import ProcessingMachine
 from kafkaguard._processing.rounds import Rounds
+from kafkaguard._processing.run import RunState
 from kafkaguard._processing.work import (
     WHOLE,
     AbortRound,

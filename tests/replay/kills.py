@@ -28,9 +28,13 @@ FORMS = {
     "fix": (["--fix", "tests.replay.kills:leave_tenth"], lambda number: number % 10),
 }
 #: Letters a second of a replay that will be killed, so that many kills meet it.
-RATE = 200
+RATE = 60
 #: Share of the kills that come before the first letter is sent.
 EARLY = 0.2
+
+
+#: How often a replay ended by itself, by its exit code.
+ENDED = Counter()
 
 
 def leave_tenth(letter):
@@ -91,6 +95,7 @@ def wait_for_letters(process):
             return
         lines.append(line)
     print(f"ended by itself with {process.wait()}: {''.join(lines[-3:])}", flush=True)
+    ENDED[process.returncode] += 1
 
 
 def replay(cluster, letters, words, random, kills):
@@ -146,6 +151,7 @@ def main():
                 f"missing {missing}, twice {twice}, not wanted {more}"
             )
             bad += missing + twice + more
+    print(f"ended before they were killed, by exit code: {dict(ENDED)}")
     print("every letter once" if not bad else f"{bad} wrong")
     return int(bool(bad))
 

@@ -18,6 +18,7 @@ from kafkaguard._delivery.dead_letters import Reason
 from kafkaguard._delivery.dialects import NAMES, LetterFacts, write_headers
 from kafkaguard.cli.group import run
 from kafkaguard_adapters.replay import run as replay_run
+from kafkaguard_adapters.replay.calls import open_replay
 
 TIME = 1_700_000_000_000
 OWN = [("trace", b"1"), ("empty", None), ("trace", b"2")]
@@ -244,6 +245,42 @@ def test_a_second_replay_takes_over_from_the_first(servers, topics):
     assert 0 < report.replayed < 400
     values = [int(m.value()) for m in read(servers, orders, 400)]
     assert sorted(values) == list(range(400))
+
+
+@pytest.mark.parametrize("ends", ["abort", "commit"])
+def test_open_transaction_of_a_killed_replay_is_not_waited_for(servers, topics, ends):
+    """It is ended by taking over; what it has committed by then is not sent again."""
+    orders, letters = topics
+    write(servers, letters, [letter(orders, n) for n in range(40)])
+    config = {"transactional.id": f"kafkaguard.replay.{letters}", **servers}
+    killed = Producer(config)
+    killed.init_transactions(30)
+    killed.begin_transaction()
+    for number in range(10):
+        killed.produce(orders, b"%d" % (2 * number))
+    group = Consumer({**servers, "group.id": f"kafkaguard.replay.{letters}"})
+    killed.send_offsets_to_transaction(
+        [TopicPartition(letters, 0, 10)], group.consumer_group_metadata()
+    )
+    killed.flush(30)
+    start, told = time.monotonic(), []
+    job = open_replay(
+        letters, servers, policy="transactional-producer", tell=told.append
+    )
+    try:
+        assert job.look().letters == 40
+        if ends == "commit":
+            killed.commit_transaction(30)
+        report = job.run()
+    finally:
+        job.close()
+        group.close()
+    assert time.monotonic() - start < 14  # a look-up waits 15 s for an open transaction
+    sent = {"abort": 40, "commit": 30}[ends]
+    assert (report.replayed, report.remaining, report.exit_code) == (sent, 0, 0)
+    assert any("has sent 10" in text for text in told) is (ends == "commit")
+    values = sorted(int(m.value()) for m in read(servers, orders, 40))
+    assert values == list(range(40))
 
 
 def test_canary_waits_for_the_group_that_is_watched(servers, topics):

@@ -138,6 +138,8 @@ def test_beginning_that_is_given_is_kept():
         (["K ", "V"], True, None),
         (["v", "k"], True, "the header of the file has v, k"),
         (["k", "v", "w"], True, "declare all columns"),
+        (["k;v"], True, "is one value, k;v: if ';' separates its values, set sep: ';'"),
+        (["k,v"], True, "the header of the file has k,v"),
         (["a", "1"], False, None),
         (["k", "v"], False, "add header: true to the options"),
         ([], True, None),

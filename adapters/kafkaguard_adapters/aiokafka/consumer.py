@@ -36,6 +36,7 @@ from kafkaguard_adapters.aiokafka._private.consuming.fetching import (
 from kafkaguard_adapters.aiokafka._private.consuming.membership import Membership
 from kafkaguard_adapters.aiokafka._private.consuming.reading import (
     Reading,
+    close_unread,
     translated,
 )
 from kafkaguard_adapters.aiokafka.errors import NOT_STARTED, complete_table, errors
@@ -233,6 +234,11 @@ class GuardedConsumer(AwaitedProcessing, ForkSafe, StandIn):
             ClientTimeoutError: The client has not closed within 30 s.
         """
         await self._end()
+
+    async def _close_client(self) -> None:
+        if self._shell is not None:  # else its names inside are not known
+            close_unread(self.client)
+        await super()._close_client()
 
     async def _end(self) -> None:
         if self.is_forked:

@@ -15,27 +15,36 @@ from aiokafka import TopicPartition as ClientPartition
 from kafkaguard._cluster.reports import TopicPartition, as_partition
 from kafkaguard._common.logs import Log
 from kafkaguard._delivery.facts import Raw
-from kafkaguard._errors import ClientTimeoutError, KafkaGuardError
+from kafkaguard._errors import (
+    ClientConfigurationError,
+    ClientTimeoutError,
+    KafkaGuardError,
+)
 from kafkaguard_adapters.aiokafka._private.consuming.processing import (
     Deserialisers,
     Rebalances,
     commits_itself,
     revocation_limit,
-    subscribed_topics,
     switch_off_commits,
 )
+from kafkaguard_adapters.aiokafka._private.producing import reading
+from kafkaguard_adapters.aiokafka._private.producing.transactions import time_limit
 from kafkaguard_adapters.aiokafka.errors import errors
 from kafkaguard_adapters.aiokafka.settings import config_of, consumer_config_of
 from kafkaguard_adapters.consuming.commits import spread_error
 from kafkaguard_adapters.guard import guard
+from kafkaguard_adapters.processing.assignment import AssignmentShell
 from kafkaguard_adapters.processing.driver_base import MARGIN_S
-from kafkaguard_adapters.processing.settings import auto_commits, letter_policy
+from kafkaguard_adapters.processing.settings import (
+    auto_commits,
+    check_once,
+    letter_policy,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from kafkaguard._delivery.dialects import LetterFacts
-    from kafkaguard._delivery.facts import Header
     from kafkaguard_adapters.aiokafka._private.consuming.committing import Committing
     from kafkaguard_adapters.building import Wish
     from kafkaguard_adapters.processing.arguments import Arguments
@@ -43,9 +52,16 @@ if TYPE_CHECKING:
 
 _log = Log("consumer")
 _MS: Final = 1000
+NO_ONCE: Final = (
+    "process(producer=...), exactly once, does not work with subscribe() of aiokafka: "
+    "it commits offsets in a transaction without the group's generation "
+    "(TxnOffsetCommit v0), so no broker can fence a member that has lost its "
+    "partitions. Give the consumer a group_id, and assign() partitions, always the "
+    "same ones for a transactional_id; or use kafka-python or confluent-kafka"
+)
 
 
-class AIOKafkaProcessShell:
+class AIOKafkaProcessShell(AssignmentShell):
     """Executes the commands of a run on an AIOKafkaConsumer.
 
     Args:
@@ -75,7 +91,7 @@ class AIOKafkaProcessShell:
                 raise auto_commits(errors, "enable_auto_commit=False")
             switch_off_commits(client)
         self._guarded = guarded
-        self._client = client
+        super().__init__(client, ClientPartition)
         self._committing = committing
         self._known_positions = known_positions
         self._policy = wish.policy
@@ -83,7 +99,6 @@ class AIOKafkaProcessShell:
         self._own_producer: asyncio.Task[Any] | None = None
         self._deserialisers = Deserialisers(client)
         self._rebalances: Rebalances | None = None
-        self._paused: set[TopicPartition] = set()
         self.group: str | None = consumer_config_of(client)["group_id"]
 
     # --- records ----------------------------------------------------------------------
@@ -122,17 +137,16 @@ class AIOKafkaProcessShell:
         """Return a record's bytes."""
         return Raw(record.key, record.value, list(record.headers), record.timestamp)
 
-    def restore(
-        self, record: Any, facts: LetterFacts, headers: Sequence[Header]
-    ) -> Any:
+    def restore(self, record: Any, facts: LetterFacts, raw: Raw) -> Any:
         """Return a dead letter as the record that was first read."""
         return replace(
             record,
             topic=facts.topic,
             partition=facts.partition,
             offset=facts.offset,
-            timestamp=facts.timestamp_ms or record.timestamp,
-            headers=tuple(headers),
+            timestamp=raw.timestamp_ms,
+            value=raw.value,
+            headers=tuple(raw.headers),
         )
 
     # --- the client -------------------------------------------------------------------
@@ -163,9 +177,6 @@ class AIOKafkaProcessShell:
         self._deserialisers.put_back()
         self.resume(list(self._paused))
 
-    def _assignment(self) -> set[TopicPartition]:
-        return set(map(as_partition, self._client.assignment()))
-
     async def poll(self, most: int, seconds: float) -> Iterable[Fetched]:
         """Return records, or nothing after seconds."""
         records = await self._guarded.getmany(
@@ -186,48 +197,22 @@ class AIOKafkaProcessShell:
         self, places: Iterable[TopicPartition]
     ) -> Mapping[TopicPartition, int]:
         """Look up the ends of logs."""
-        partitions = [ClientPartition(*each) for each in places]
-        ends = await self._guarded.end_offsets(partitions)
+        ends = await self._guarded.end_offsets(self._partitions(places))
         return {as_partition(place): end for place, end in ends.items()}
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> Refused:
         """Commit once; return the refused partitions."""
         assert self._committing is not None
         assigned = self._assignment()
-        request = {
-            ClientPartition(*place): OffsetAndMetadata(offset, "")
-            for place, offset in offsets.items()
-            if place in assigned
-        }
+        request = self.client_offsets(
+            {place: at for place, at in offsets.items() if place in assigned}
+        )
         if not request:
             return {}
         try:
             return await self._committing.once(request)
         except KafkaError as error:
             return spread_error(errors, offsets, error)
-
-    def pause(self, places: Iterable[TopicPartition]) -> None:
-        """Pause partitions that the application has not paused."""
-        theirs = set(map(as_partition, self._client.paused())) - self._paused
-        mine = (self._assignment() & set(places)) - theirs
-        self._paused |= mine
-        self._client.pause(*(ClientPartition(*each) for each in mine))
-
-    def resume(self, places: Iterable[TopicPartition]) -> None:
-        """Resume the partitions that ``pause`` has paused."""
-        mine = self._paused & set(places)
-        self._paused -= mine
-        assigned = mine & self._assignment()
-        self._client.resume(*(ClientPartition(*each) for each in assigned))
-
-    def seek(self, place: TopicPartition, offset: int) -> None:
-        """Set the position of a partition, if it is still assigned."""
-        if place in self._assignment():
-            self._client.seek(ClientPartition(*place), offset)
-
-    def topics(self) -> Collection[str]:
-        """Return the topics that are read, as far as they are known."""
-        return subscribed_topics(self._client)
 
     async def missing_topics(self, topics: Iterable[str]) -> Collection[str]:
         """Return those of some topics that do not exist."""
@@ -237,6 +222,35 @@ class AIOKafkaProcessShell:
     def revocation_limit(self) -> float:
         """Return how many seconds a listener may take."""
         return revocation_limit(self._client)
+
+    # --- exactly once -----------------------------------------------------------------
+
+    def check_once(self, producer: Any) -> float:
+        """Return how many seconds a round may take at most."""
+        client = getattr(producer, "client", None)
+        transactional_id = client and reading.transactional_id(client)
+        isolation = consumer_config_of(self._client)["isolation_level"]
+        check_once(errors, producer, transactional_id, isolation)
+        if self._committing is None or self._committing.is_member():
+            raise errors.make(ClientConfigurationError, NO_ONCE)
+        return time_limit(client) / 2
+
+    def client_offsets(self, offsets: Mapping[TopicPartition, int]) -> Any:
+        """Return offsets as the producer takes them."""
+        return {
+            ClientPartition(*place): OffsetAndMetadata(offset, "")
+            for place, offset in offsets.items()
+        }
+
+    async def send_raw(self, send: Callable[..., Any], topic: str, raw: Raw) -> Any:
+        """Send bytes by a producer's method; return what it returns."""
+        return await send(
+            topic,
+            value=raw.value,
+            key=raw.key,
+            headers=list(raw.headers),
+            timestamp_ms=raw.timestamp_ms,
+        )
 
     # --- dead letters -----------------------------------------------------------------
 
@@ -248,16 +262,7 @@ class AIOKafkaProcessShell:
             self._own_producer = asyncio.ensure_future(self._build_producer())
         producer = self._producer or await asyncio.shield(self._own_producer)  # type: ignore[arg-type]  # one of them is there
         until = asyncio.get_running_loop().time() + seconds
-        futures = [
-            await producer.send(
-                topic,
-                value=raw.value,
-                key=raw.key,
-                headers=list(raw.headers),
-                timestamp_ms=raw.timestamp_ms,
-            )
-            for topic, raw in letters
-        ]
+        futures = [await self.send_raw(producer.send, *letter) for letter in letters]
         return [await self._outcome(each, until, seconds) for each in futures]
 
     async def _outcome(
@@ -284,7 +289,7 @@ class AIOKafkaProcessShell:
             if value is not None
         }
         settings["enable_idempotence"] = True
-        policy = letter_policy(self._policy)
+        policy = letter_policy(self._policy, errors)
         producer = guard(factory=AIOKafkaProducer, config=settings, policy=policy)
         await producer.start()
         return producer

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from kafkaguard._delivery.dialects import LetterFacts
-    from kafkaguard._delivery.facts import Header
     from kafkaguard_adapters.building import Wish
     from kafkaguard_adapters.processing.arguments import Arguments
     from kafkaguard_adapters.processing.shell import Fetched, Listener, Report
@@ -136,18 +135,19 @@ class ConfluentProcessShell:
         at = timestamp if timestamp >= 0 else None
         return Raw(record.key(), record.value(), headers, at)
 
-    def restore(
-        self, record: Any, facts: LetterFacts, headers: Sequence[Header]
-    ) -> Any:
+    def restore(self, record: Any, facts: LetterFacts, raw: Raw) -> Any:
         """Return a dead letter as the record that was first read."""
-        kind, timestamp = record.timestamp()
+        kind, at = record.timestamp()
+        if raw.timestamp_ms is not None:
+            at = raw.timestamp_ms
         return _copy(
             record,
             topic=facts.topic,
             partition=facts.partition,
             offset=facts.offset,
-            timestamp=(kind, facts.timestamp_ms or timestamp),
-            headers=list(headers),
+            timestamp=(kind, at),
+            value=raw.value,
+            headers=list(raw.headers),
         )
 
     # --- the client -------------------------------------------------------------------
@@ -347,7 +347,7 @@ class ConfluentProcessShell:
                 if not name.startswith(_OF_CONSUMERS)
             }
             settings["enable.idempotence"] = True
-            policy = letter_policy(self._policy)
+            policy = letter_policy(self._policy, errors)
             self._own_producer = guard(factory=Producer, config=settings, policy=policy)
         return self._own_producer
 

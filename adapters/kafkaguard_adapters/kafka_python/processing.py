@@ -18,10 +18,10 @@ from kafkaguard_adapters.guard import guard
 from kafkaguard_adapters.kafka_python._private.consuming.processing import (
     Deserialisers,
     Rebalances,
-    subscribed_topics,
     switch_off_commits,
 )
 from kafkaguard_adapters.kafka_python.errors import errors
+from kafkaguard_adapters.processing.assignment import AssignmentShell
 from kafkaguard_adapters.processing.settings import (
     auto_commits,
     check_once,
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from kafkaguard._delivery.dialects import LetterFacts
-    from kafkaguard._delivery.facts import Header
     from kafkaguard_adapters.building import Wish
     from kafkaguard_adapters.kafka_python._private.consuming.committing import (
         Committing,
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
 _MS: Final = 1000
 
 
-class KafkaPythonProcessShell:
+class KafkaPythonProcessShell(AssignmentShell):
     """Executes the commands of a run on a KafkaConsumer.
 
     Args:
@@ -68,14 +67,13 @@ class KafkaPythonProcessShell:
                 raise auto_commits(errors, "enable_auto_commit=False")
             switch_off_commits(client)
         self._guarded = guarded
-        self._client = client
+        super().__init__(client, ClientPartition)
         self._committing = committing
         self._policy = wish.policy
         self._producer = arguments.dead_letter_producer
         self._own_producer: Any = None
         self._deserialisers = Deserialisers(client)
         self._rebalances: Rebalances | None = None
-        self._paused: set[TopicPartition] = set()
         self.group: str | None = client.config["group_id"]
 
     # --- records ----------------------------------------------------------------------
@@ -110,16 +108,15 @@ class KafkaPythonProcessShell:
         """Return a record's bytes."""
         return Raw(record.key, record.value, record.headers, record.timestamp)
 
-    def restore(
-        self, record: Any, facts: LetterFacts, headers: Sequence[Header]
-    ) -> Any:
+    def restore(self, record: Any, facts: LetterFacts, raw: Raw) -> Any:
         """Return a dead letter as the record that was first read."""
         return record._replace(
             topic=facts.topic,
             partition=facts.partition,
             offset=facts.offset,
-            timestamp=facts.timestamp_ms or record.timestamp,
-            headers=list(headers),
+            timestamp=raw.timestamp_ms,
+            value=raw.value,
+            headers=list(raw.headers),
         )
 
     # --- the client -------------------------------------------------------------------
@@ -136,9 +133,6 @@ class KafkaPythonProcessShell:
             self._rebalances.stop()
         self._deserialisers.put_back()
         self.resume(list(self._paused))
-
-    def _assignment(self) -> set[TopicPartition]:
-        return set(map(as_partition, self._client.assignment()))
 
     def poll(self, most: int, seconds: float) -> Iterable[Fetched]:
         """Return records, or nothing after seconds."""
@@ -168,35 +162,12 @@ class KafkaPythonProcessShell:
 
     def ends(self, places: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Look up the ends of logs."""
-        ends = self._guarded.end_offsets([ClientPartition(*each) for each in places])
+        ends = self._guarded.end_offsets(self._partitions(places))
         return {as_partition(place): end for place, end in ends.items()}
 
     def commit(self, offsets: Mapping[TopicPartition, int], report: Report) -> None:
         """Commit without waiting."""
         self._committing.commit_quietly(self.client_offsets(offsets), report)
-
-    def pause(self, places: Iterable[TopicPartition]) -> None:
-        """Pause partitions that the application has not paused."""
-        theirs = set(map(as_partition, self._client.paused())) - self._paused
-        mine = (self._assignment() & set(places)) - theirs
-        self._paused |= mine
-        self._client.pause(*(ClientPartition(*each) for each in mine))
-
-    def resume(self, places: Iterable[TopicPartition]) -> None:
-        """Resume the partitions that ``pause`` has paused."""
-        mine = self._paused & set(places)
-        self._paused -= mine
-        assigned = mine & self._assignment()
-        self._client.resume(*(ClientPartition(*each) for each in assigned))
-
-    def seek(self, place: TopicPartition, offset: int) -> None:
-        """Set the position of a partition, if it is still assigned."""
-        if place in self._assignment():
-            self._client.seek(ClientPartition(*place), offset)
-
-    def topics(self) -> Collection[str]:
-        """Return the topics that are read, as far as they are known."""
-        return subscribed_topics(self._client)
 
     def missing_topics(self, topics: Iterable[str]) -> Collection[str]:
         """Return those of some topics that do not exist."""
@@ -274,7 +245,7 @@ class KafkaPythonProcessShell:
             names = KafkaProducer.DEFAULT_CONFIG.keys() - {"api_version"}
             config = self._client.config
             settings = {name: config[name] for name in names & config.keys()}
-            policy = letter_policy(self._policy)
+            policy = letter_policy(self._policy, errors)
             self._own_producer = guard(
                 factory=KafkaProducer, config=settings, policy=policy
             )

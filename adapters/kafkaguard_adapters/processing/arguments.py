@@ -47,6 +47,8 @@ class Arguments:
             TypeError: One has the wrong type.
             ValueError: One is out of range.
         """
+        if self.letters is not None:  # letters come to an end
+            object.__setattr__(self, "until_end", True)
         if not callable(self.handler):
             raise TypeError(f"process() takes a function, not {self.handler!r}")
         whole_number("process(): workers", self.workers, lowest=1)

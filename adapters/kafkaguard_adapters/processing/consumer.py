@@ -22,22 +22,39 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.building import Wish
     from kafkaguard_adapters.processing.shell import AwaitedShell, ThreadShell
 
-NO_ONCE = (
-    "process(producer=...), exactly once, does not work with aiokafka: it commits "
-    "offsets in a transaction without the group's generation (TxnOffsetCommit v0), so "
-    "no broker can fence a member that has lost its partitions; use kafka-python or "
-    "confluent-kafka"
-)
 NOT_RUNNING = "this consumer handles no records now: progress() works during process()"
 RUNNING = "process() is running already: call it once, with more workers"
 
 
-class LettersReader:
-    """Opens the consumer that reads the dead letters of another one's group."""
+class ProcessingBase:
+    """What consumers with blocking and with awaited calls do alike."""
 
     _wish: Wish
     _group: str | None
     _group_setting, _reset_setting = "group_id", "auto_offset_reset"
+    _run_driver: Any = None
+
+    def progress(self) -> Progress:
+        """Return how the run of ``process()`` stands; with threads, in any of them.
+
+        Raises:
+            ClientStateError: ``process()`` does not run.
+        """
+        if self._run_driver is None:
+            raise ClientStateError(NOT_RUNNING)
+        progress: Progress = self._run_driver.progress()
+        return progress
+
+    def _begin_run(self, arguments: Arguments) -> Any:
+        """Return the consumer that a run reads with: this one, or that of the letters.
+
+        Raises:
+            ClientStateError: A run is under way.
+            ClientConfigurationError: The consumer of letters cannot be built.
+        """
+        if self._run_driver is not None:
+            raise ClientStateError(RUNNING)
+        return self._open_letters(arguments.letters) if arguments.letters else self
 
     def _given_config(self) -> dict[str, Any]:
         return dict(self._wish.config or {})
@@ -78,7 +95,7 @@ class LettersReader:
         return other
 
 
-class Processing(LettersReader):
+class Processing(ProcessingBase):
     """The part of a guarded consumer that handles records."""
 
     _run_driver: ThreadDriver | None = None
@@ -150,43 +167,22 @@ class Processing(LettersReader):
                 f"process() of this client calls plain functions, and {why}: write "
                 "`def handle(record)`, or use aiokafka for `async def`"
             )
-        if self._run_driver is not None:
-            raise ClientStateError(RUNNING)
         arguments = Arguments(
-            handler,
-            workers=workers,
-            order=order,
-            batch=batch,
-            producer=producer,
-            dead_letter_producer=dead_letter_producer,
-            stop=stop,
-            idle_timeout=idle_timeout,
-            until_end=until_end or letters is not None,
-            letters=letters,
+            *(handler, workers, order, batch, producer, dead_letter_producer, stop),
+            *(idle_timeout, until_end, letters),
         )
-        consumer: Any = self if letters is None else self._open_letters(letters)
-        shell = consumer._make_process_shell(arguments)  # noqa: SLF001 - of this class
-        wish = consumer._wish  # noqa: SLF001 - of this class
-        self._run_driver = driver = ThreadDriver(
-            shell, arguments, wish.policy, wish.on_event
-        )
+        consumer = self._begin_run(arguments)
         try:
+            shell = consumer._make_process_shell(arguments)  # noqa: SLF001 - of this class
+            wish = consumer._wish  # noqa: SLF001 - of this class
+            self._run_driver = driver = ThreadDriver(
+                shell, arguments, wish.policy, wish.on_event
+            )
             return driver.run()
         finally:
             self._run_driver = None
             if consumer is not self:
                 consumer.close()
-
-    def progress(self) -> Progress:
-        """Return how the run of ``process()`` stands, in any thread.
-
-        Raises:
-            ClientStateError: ``process()`` does not run.
-        """
-        driver = self._run_driver
-        if driver is None:
-            raise ClientStateError(NOT_RUNNING)
-        return driver.progress()
 
     def _finish_run(self) -> None:
         """End the run, and wait for it, before the client is closed."""
@@ -195,7 +191,7 @@ class Processing(LettersReader):
             driver.finish()
 
 
-class AwaitedProcessing(LettersReader):
+class AwaitedProcessing(ProcessingBase):
     """The part of a guarded consumer with awaited calls that handles records."""
 
     _run_driver: TaskDriver | None = None
@@ -211,7 +207,7 @@ class AwaitedProcessing(LettersReader):
         workers: int = 1,
         order: Order = "partition",
         batch: int | None = None,
-        producer: None = None,
+        producer: Any = None,
         dead_letter_producer: Any = None,
         stop: Any = None,
         idle_timeout: float | None = None,
@@ -232,10 +228,12 @@ class AwaitedProcessing(LettersReader):
                 ``"partition"``, of a ``"key"`` (records without a key have no order),
                 or ``"none"``.
             batch: The most records of a list for the handler. Default: single records.
-            producer: Refused: aiokafka commits offsets in a transaction without the
-                group's generation, so the broker cannot fence a member that has lost
-                its partitions, and a record could be handled twice. Use kafka-python or
-                confluent-kafka for exactly once.
+            producer: A guarded transactional producer, which was started: what the
+                handler sends through it, dead letters and offsets are committed
+                together, exactly once. Only with ``assign()``, and with one
+                ``transactional_id`` for these partitions: aiokafka commits offsets in a
+                transaction without the group's generation, so the broker cannot fence a
+                member of a group that has lost its partitions.
             dead_letter_producer: The producer of dead letters, without serialisers.
                 Default: one with the consumer's settings.
             stop: An event (``asyncio.Event``) that ends the run.
@@ -266,24 +264,12 @@ class AwaitedProcessing(LettersReader):
                 "process() of aiokafka calls coroutine functions: write `async def "
                 "handle(record)`; a plain function would stop the event loop"
             )
-        if producer is not None:
-            raise ClientConfigurationError(NO_ONCE)
-        if self._run_driver is not None:
-            raise ClientStateError(RUNNING)
         arguments = Arguments(
-            handler,
-            workers=workers,
-            order=order,
-            batch=batch,
-            dead_letter_producer=dead_letter_producer,
-            stop=stop,
-            idle_timeout=idle_timeout,
-            until_end=until_end or letters is not None,
-            letters=letters,
+            *(handler, workers, order, batch, producer, dead_letter_producer, stop),
+            *(idle_timeout, until_end, letters),
         )
-        consumer: Any = self
-        if letters is not None:
-            consumer = self._open_letters(letters)
+        consumer = self._begin_run(arguments)
+        if consumer is not self:
             await consumer.start()
         try:
             make = consumer._make_process_shell  # noqa: SLF001 - of this class
@@ -296,17 +282,6 @@ class AwaitedProcessing(LettersReader):
             self._run_driver = None
             if consumer is not self:
                 await consumer.stop()
-
-    def progress(self) -> Progress:
-        """Return how the run of ``process()`` stands.
-
-        Raises:
-            ClientStateError: ``process()`` does not run.
-        """
-        driver = self._run_driver
-        if driver is None:
-            raise ClientStateError(NOT_RUNNING)
-        return driver.progress()
 
     async def _finish_run(self) -> None:
         """End the run, and wait for it, before the client is closed."""

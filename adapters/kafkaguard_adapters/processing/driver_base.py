@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kafkaguard._common.observing import observer_of
 from kafkaguard._delivery.dead_letters import (
+    VALUE_BYTES,
+    as_first_read,
     changed_letter,
     letter_of_read,
-    without_reasons,
 )
 from kafkaguard._delivery.dialects import LetterFacts, letter_facts
 from kafkaguard._errors import (
@@ -20,8 +21,10 @@ from kafkaguard._errors import (
     KafkaGuardError,
 )
 from kafkaguard._errors.base import Action
+from kafkaguard._processing.class_names import warn_of_unknown
 from kafkaguard._processing.handling import CURRENT
 from kafkaguard._processing.machine import ProcessingMachine
+from kafkaguard._processing.rounds import Rounds
 from kafkaguard._processing.work import End, GiveUp, SendLetter, Tell
 from kafkaguard._retries.events import emit
 from kafkaguard_adapters.processing.stopping import STOPPING
@@ -34,12 +37,13 @@ if TYPE_CHECKING:
     from kafkaguard._cluster.reports import TopicPartition
     from kafkaguard._delivery.facts import Raw
     from kafkaguard._processing.report import ProcessReport, Progress
-    from kafkaguard._processing.rounds import Rounds
     from kafkaguard._processing.work import Chunk, Command
     from kafkaguard._retries.events import Event
     from kafkaguard_adapters.processing.arguments import Arguments
-    from kafkaguard_adapters.processing.shell import Shell
+    from kafkaguard_adapters.processing.shell import Fetched, Shell
     from kafkaguard_policies.retry_policy import RetryPolicy
+
+T = TypeVar("T")
 
 #: The most records of a poll, and its longest time in seconds: so soon a stop, Ctrl-C
 #: or a command for the client takes effect.
@@ -89,7 +93,9 @@ class BaseDriver:
         arguments: What ``process()`` was told.
         policy: The policy.
         hook: ``on_event``, or None.
-        rounds: The rounds, if records are handled exactly once.
+
+    Raises:
+        ClientConfigurationError: The clients cannot handle records exactly once.
     """
 
     def __init__(
@@ -98,8 +104,10 @@ class BaseDriver:
         arguments: Arguments,
         policy: RetryPolicy,
         hook: Callable[[Event], object] | None,
-        rounds: Rounds | None = None,
     ) -> None:
+        producer = arguments.producer
+        rounds = None if producer is None else Rounds(shell.check_once(producer))
+        warn_of_unknown(policy.handler)
         self._arguments = arguments
         self._policy = policy
         self._hooks = () if hook is None else (hook,)
@@ -227,19 +235,39 @@ class BaseDriver:
             self._observer.letter(letter.topic, made.headers)
         return letter.topic, made
 
-    def _as_first_read(self, record: Any) -> Any:
-        """Return a dead letter as the record that its group has read; None: not ours.
+    def _fetched(self, fetched: Iterable[Fetched], now: float) -> bool:
+        """Report what a poll has returned; return whether it had records."""
+        has_records = False
+        for place, records in fetched:
+            has_records = True
+            is_of_letters = self._arguments.letters is not None
+            ours = list(filter(self._is_ours, records)) if is_of_letters else records
+            self.machine.fetched(place, ours, now)
+        return has_records
 
-        It is decoded, if the client has deserialisers.
+    def _is_ours(self, record: Any) -> bool:
+        """Return whether this group has set a dead letter aside."""
+        shell = self._base_shell
+        origin = letter_facts(shell.raw(record).headers)
+        return origin is not None and f"{origin.group}{LETTERS_GROUP}" == shell.group
+
+    def _as_first_read(self, record: Any) -> Any:
+        """Return a dead letter as the record that its group has read, decoded.
+
+        If its value was cut, the header that says so is kept.
         """
         shell = self._base_shell
-        headers = shell.raw(record).headers
-        origin = letter_facts(headers)
-        if origin is None or f"{origin.group}{LETTERS_GROUP}" != shell.group:
-            return None
-        others, _ = without_reasons(headers, self._policy.dead_letter.headers)
-        restored = shell.restore(record, origin, others)
+        letter = shell.raw(record)
+        facts, raw = as_first_read(letter)
+        assert facts is not None
+        cut = [header for header in letter.headers if header[0] == VALUE_BYTES]
+        raw = raw._replace(headers=[*raw.headers, *cut])
+        restored = shell.restore(record, facts, raw)
         return restored if shell.decode is None else shell.decode(restored)
+
+    def _letter_handler(self, handler: Callable[[Any], T]) -> Callable[[Any], T]:
+        """Return a handler of dead letters, which gets the records as first read."""
+        return lambda record: handler(self._as_first_read(record))
 
     def _letter_topics(self) -> set[str]:
         """Return the dead-letter topics that this run may need."""

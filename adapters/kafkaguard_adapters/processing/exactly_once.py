@@ -8,9 +8,12 @@ another transaction.
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
+from contextlib import suppress
 from contextvars import ContextVar
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from kafkaguard._errors import ClientStateError, KafkaGuardError
@@ -18,16 +21,23 @@ from kafkaguard._errors.base import Action
 from kafkaguard._processing.exceptions import BatchError
 from kafkaguard._processing.handling import CURRENT
 from kafkaguard._processing.rounds import RoundState
+from kafkaguard_adapters.producing.steps import arun, run
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable, Generator
 
     from kafkaguard._processing.machine import ProcessingMachine
 
-#: What the handler of this thread has sent until now.
+    #: Why the producer can make no other transaction, and whether this is committed.
+    Ended = tuple[KafkaGuardError | None, bool]
+    #: Yields calls of the producer, and seconds to wait.
+    Steps = Generator[Any, Any, Any]
+
+#: What the handler of this thread or task has sent until now.
 _KEPT: ContextVar[list[Any] | None] = ContextVar("kafkaguard kept sends", default=None)
-#: How long an end of a transaction is asked for again.
+#: How long an end of a transaction is asked for again, and its abort after the run.
 _END_S: Final = 60.0
+_LAST_ABORT_S: Final = 5.0
 #: Another call may succeed, and is about the same transaction.
 _AGAIN: Final = frozenset({Action.RETRY, Action.REFRESH, Action.WAIT, Action.IN_DOUBT})
 #: After these, the producer can make no other transaction.
@@ -37,19 +47,19 @@ _ENDS: Final = frozenset({Action.FENCED, Action.CONFIGURE})
 class _LaterResult:
     """What ``send`` returns in a handler: the record is sent when that returns."""
 
-    def get(self, timeout: float | None = None) -> NoReturn:
+    def get(self, *_: Any, **__: Any) -> NoReturn:
         """Raise: there is no outcome before the handler has returned."""
-        del timeout
         raise ClientStateError(
             "with process(producer=...) a record is sent when its handler has "
             "returned, and its outcome is that of the transaction: do not wait for it"
         )
 
     add_callback = add_errback = add_both = get
+    add_done_callback = result = exception = __await__ = get
 
 
-class Transactions:
-    """The transactions of one run.
+class BaseTransactions:
+    """The transactions of one run: what is kept, and how one ends.
 
     Args:
         producer: The guarded producer.
@@ -61,9 +71,83 @@ class Transactions:
         self._producer = producer
         self._name = send
         self._machine = machine
-        self._lock = threading.Lock()
         #: Sends a record in the open transaction.
         self.send: Callable[..., Any] = getattr(producer, send)
+        self._before: dict[str, Any] = {}
+
+    def _put_in_place(self, methods: dict[str, Callable[..., Any]]) -> None:
+        """Replace methods of the producer until :meth:`_take_away`."""
+        attributes = vars(self._producer)
+        self._before = {name: attributes.get(name) for name in methods}
+        attributes.update(methods)
+
+    def _take_away(self) -> None:
+        attributes = vars(self._producer)
+        for name, method in self._before.items():
+            if method is None:
+                attributes.pop(name, None)
+            else:
+                attributes[name] = method
+
+    @property
+    def _is_open(self) -> bool:
+        rounds = self._machine.rounds
+        return rounds is not None and rounds.state is not RoundState.NONE
+
+    def _keep(self, *args: Any, **kwargs: Any) -> _LaterResult:
+        kept = _KEPT.get()
+        if kept is None:
+            raise ClientStateError(
+                f"while process(producer=...) runs, {self._name}() of this producer "
+                "works only in its handlers"
+            )
+        kept.append((args, kwargs))
+        return _LaterResult()
+
+    def _belongs(self) -> bool:
+        """Return whether this handler's records belong to the open transaction."""
+        current = CURRENT.get()
+        return current is not None and self._machine.may_send(current[0])
+
+    def _ending(self, offsets: Any, metadata: Any) -> Generator[Any, Any, Ended]:
+        if offsets is not None and metadata is not None:
+            error = yield from self._committing(offsets, metadata)
+            if error is None:
+                return None, True
+            if error.verdict.action in (*_ENDS, Action.IN_DOUBT):
+                return error, False
+        error = yield from self._repeating(self._producer.abort_transaction)
+        is_end = error is not None and error.verdict.action in _ENDS
+        return (error if is_end else None), False
+
+    def _committing(self, offsets: Any, metadata: Any) -> Steps:
+        try:
+            yield partial(self._producer.send_offsets_to_transaction, offsets, metadata)
+        except KafkaGuardError as error:
+            return error
+        return (yield from self._repeating(self._producer.commit_transaction))
+
+    def _repeating(self, call: Callable[[], Any], seconds: float = _END_S) -> Steps:
+        """Call until there is an answer; return the last error."""
+        until = time.monotonic() + seconds
+        while True:
+            try:
+                yield call
+            except KafkaGuardError as error:
+                is_again = error.verdict.action in _AGAIN
+                if not is_again or time.monotonic() > until:
+                    return error
+                yield 0.1
+            else:
+                return None
+
+
+class Transactions(BaseTransactions):
+    """Transactions of a producer whose calls block; handlers run in threads."""
+
+    def __init__(self, producer: Any, send: str, machine: ProcessingMachine) -> None:
+        super().__init__(producer, send, machine)
+        self._lock = threading.Lock()
 
     def open(self) -> None:
         """Take over the ``transactional.id``, and keep what handlers send.
@@ -76,24 +160,15 @@ class Transactions:
         except KafkaGuardError as error:
             if error.verdict.action is not Action.REJECT:  # else it was called before
                 raise
-        vars(self._producer)[self._name] = self._keep
+        self._put_in_place({self._name: self._keep})
 
     def close(self) -> None:
         """Leave the producer to the application, without an open transaction."""
-        vars(self._producer).pop(self._name, None)
-        rounds = self._machine.rounds
-        if rounds is not None and rounds.state is not RoundState.NONE:
-            self.end(None, None)
-
-    def _keep(self, *args: Any, **kwargs: Any) -> _LaterResult:
-        kept = _KEPT.get()
-        if kept is None:
-            raise ClientStateError(
-                f"while process(producer=...) runs, {self._name}() of this producer "
-                "works only in its handlers"
-            )
-        kept.append((args, kwargs))
-        return _LaterResult()
+        self._take_away()
+        if self._is_open:
+            abort = self._producer.abort_transaction
+            with self._lock:
+                run(self._repeating(abort, _LAST_ABORT_S), _do)
 
     def wrap(self, handler: Callable[[Any], object]) -> Callable[[Any], object]:
         """Return a handler whose records are sent when it has returned."""
@@ -114,11 +189,10 @@ class Transactions:
         return call
 
     def _send(self, kept: list[Any]) -> None:
-        current = CURRENT.get()
-        if not kept or current is None:
+        if not kept:
             return
         with self._lock:
-            if self._machine.may_send(current[0]):
+            if self._belongs():
                 for args, kwargs in kept:
                     self.send(*args, **kwargs)
 
@@ -131,7 +205,7 @@ class Transactions:
                 return error
         return None
 
-    def end(self, offsets: Any, metadata: Any) -> tuple[KafkaGuardError | None, bool]:
+    def end(self, offsets: Any, metadata: Any) -> Ended:
         """End the transaction.
 
         Args:
@@ -144,33 +218,98 @@ class Transactions:
             committed.
         """
         with self._lock:
-            if offsets is not None and metadata is not None:
-                error = self._commit(offsets, metadata)
-                if error is None:
-                    return None, True
-                if error.verdict.action in (*_ENDS, Action.IN_DOUBT):
-                    return error, False
-            error = self._repeat(self._producer.abort_transaction)
-            is_end = error is not None and error.verdict.action in _ENDS
-            return (error if is_end else None), False
+            return run(self._ending(offsets, metadata), _do)
 
-    def _commit(self, offsets: Any, metadata: Any) -> KafkaGuardError | None:
-        try:
-            self._producer.send_offsets_to_transaction(offsets, metadata)
-        except KafkaGuardError as error:
-            return error
-        return self._repeat(self._producer.commit_transaction)
 
-    def _repeat(self, call: Callable[[], object]) -> KafkaGuardError | None:
-        """Call until there is an answer; return the last error."""
-        until = time.monotonic() + _END_S
-        while True:
+def _do(step: Any) -> Any:
+    return time.sleep(step) if isinstance(step, float) else step()
+
+
+class AwaitedTransactions(BaseTransactions):
+    """The same for a producer whose calls are awaited; handlers run in tasks.
+
+    Args:
+        producer: The guarded producer, which was started.
+        machine: The machine of the run.
+    """
+
+    def __init__(self, producer: Any, machine: ProcessingMachine) -> None:
+        super().__init__(producer, "send", machine)
+        self._lock = asyncio.Lock()
+
+    def open(self) -> None:
+        """Keep what handlers send; refuse calls that would send at once."""
+
+        async def keep(*args: Any, **kwargs: Any) -> _LaterResult:
+            return self._keep(*args, **kwargs)
+
+        async def refuse(*_: Any, **__: Any) -> NoReturn:
+            _LaterResult().get()
+
+        others = dict.fromkeys(("send_and_wait", "send_batch"), refuse)
+        self._put_in_place({self._name: keep, **others})
+
+    async def close(self) -> None:
+        """Leave the producer to the application, without an open transaction."""
+        self._take_away()
+        if self._is_open:
+            abort = self._producer.abort_transaction
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LAST_ABORT_S), self._lock:
+                    await arun(self._repeating(abort, _LAST_ABORT_S), _ado)
+
+    async def send_now(self, *args: Any, **kwargs: Any) -> None:
+        """Send a record in the open transaction, whose end is its outcome."""
+        future = await self.send(*args, **kwargs)
+        future.add_done_callback(_read_outcome)
+
+    def wrap(
+        self, handler: Callable[[Any], Awaitable[object]]
+    ) -> Callable[[Any], Awaitable[object]]:
+        """Return a handler whose records are sent when it has returned."""
+
+        async def call(record: Any) -> None:
+            kept: list[Any] = []
+            token = _KEPT.set(kept)
             try:
-                call()
+                await handler(record)
+            except BatchError:
+                await self._send(kept)  # the handler says that the others are done
+                raise
+            finally:
+                _KEPT.reset(token)
+            await self._send(kept)
+
+        return call
+
+    async def _send(self, kept: list[Any]) -> None:
+        if not kept:
+            return
+        async with self._lock:
+            if self._belongs():
+                for args, kwargs in kept:
+                    await self.send_now(*args, **kwargs)
+
+    async def begin(self) -> KafkaGuardError | None:
+        """Begin a transaction; return why that is not possible."""
+        async with self._lock:
+            try:
+                await self._producer.begin_transaction()
             except KafkaGuardError as error:
-                is_again = error.verdict.action in _AGAIN
-                if not is_again or time.monotonic() > until:
-                    return error
-                time.sleep(0.1)
-            else:
-                return None
+                return error
+        return None
+
+    async def end(self, offsets: Any, metadata: Any) -> Ended:
+        """End the transaction; see :meth:`Transactions.end`."""
+        async with self._lock:
+            return await arun(self._ending(offsets, metadata), _ado)
+
+
+def _read_outcome(future: asyncio.Future[Any]) -> None:
+    """Read an outcome, so that asyncio does not log it as never read."""
+    if not future.cancelled():
+        future.exception()
+
+
+async def _ado(step: Any) -> Any:
+    return await (asyncio.sleep(step) if isinstance(step, float) else step())

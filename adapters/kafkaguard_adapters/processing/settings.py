@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard._errors import ClientConfigurationError
+from kafkaguard_adapters.policy_uses import USES, unused_settings
+from kafkaguard_policies.reading.sources import load_policy
 
 if TYPE_CHECKING:
     from kafkaguard._delivery.shell import ClientErrors
@@ -71,8 +73,13 @@ def check_once(
     )
 
 
-def letter_policy(policy: RetryPolicy) -> RetryPolicy:
-    """Return the policy of the producer of dead letters: a refused one is an error."""
-    return policy.replace(
-        name=f"{policy.name}-letters"[:64], on_reject="raise", overrides=()
-    )
+def letter_policy(policy: RetryPolicy, errors: ClientErrors) -> RetryPolicy:
+    """Return the policy of the producer of dead letters: a refused one is an error.
+
+    What only the consumer uses is left out.
+    """
+    name = f"{policy.name}-letters"[:64]
+    policy = policy.replace(name=name, on_reject="raise", overrides=())
+    usual = load_policy("default")
+    unused = unused_settings(policy, USES[f"{errors.client} producer"])
+    return policy.replace(**{name: getattr(usual, name) for name in unused})

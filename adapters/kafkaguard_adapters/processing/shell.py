@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from kafkaguard._cluster.reports import TopicPartition
     from kafkaguard._delivery.dialects import LetterFacts
-    from kafkaguard._delivery.facts import Header, Raw
+    from kafkaguard._delivery.facts import Raw
     from kafkaguard._delivery.shell import ClientErrors
     from kafkaguard._errors import KafkaGuardError
 
@@ -76,15 +76,13 @@ class Shell(Protocol):
     def raw(self, record: Any) -> Raw:
         """Return a record's bytes, also after ``decode``."""
 
-    def restore(
-        self, record: Any, facts: LetterFacts, headers: Sequence[Header]
-    ) -> Any:
+    def restore(self, record: Any, facts: LetterFacts, raw: Raw) -> Any:
         """Return a dead letter as the record that was first read.
 
         Args:
             record: The dead letter, as it was read.
             facts: Where the record was.
-            headers: The record's own headers.
+            raw: Its own key, value, headers and time.
         """
 
     def revocation_limit(self) -> float:
@@ -104,6 +102,19 @@ class Shell(Protocol):
 
     def topics(self) -> Collection[str]:
         """Return the topics that are read, as far as they are known."""
+
+    def check_once(self, producer: Any) -> float:
+        """Return how many seconds a round may take at most.
+
+        Raises:
+            ClientConfigurationError: Consumer or producer cannot do exactly once.
+        """
+
+    def client_offsets(self, offsets: Mapping[TopicPartition, int]) -> Any:
+        """Return offsets as the producer takes them."""
+
+    def send_raw(self, send: Callable[..., Any], topic: str, raw: Raw) -> Any:
+        """Send bytes by a producer's method; return what it returns."""
 
 
 class ThreadShell(Shell, Protocol):
@@ -134,21 +145,8 @@ class ThreadShell(Shell, Protocol):
     #: The name of the producer's method that sends a record.
     send_name: str
 
-    def check_once(self, producer: Any) -> float:
-        """Return how many seconds a round may take at most.
-
-        Raises:
-            ClientConfigurationError: Consumer or producer cannot do exactly once.
-        """
-
     def group_metadata(self) -> Any:
         """Return the group's metadata now; None: it is no member."""
-
-    def client_offsets(self, offsets: Mapping[TopicPartition, int]) -> Any:
-        """Return offsets as the producer takes them."""
-
-    def send_raw(self, send: Callable[..., Any], topic: str, raw: Raw) -> Any:
-        """Send bytes by a producer's method; return what it returns."""
 
     def send_letters(
         self, letters: Sequence[tuple[str, Raw]], seconds: float

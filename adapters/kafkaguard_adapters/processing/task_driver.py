@@ -8,13 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkaguard._common.logs import Log
 from kafkaguard._errors import KafkaGuardError
 from kafkaguard._processing.handling import CURRENT, decode_batch
-from kafkaguard._processing.work import WHOLE, Commit, Pause, Resume
+from kafkaguard._processing.work import (
+    WHOLE,
+    AbortRound,
+    BeginRound,
+    Commit,
+    CommitRound,
+    Pause,
+    Resume,
+)
 from kafkaguard_adapters.processing.driver_base import (
     AFTER_ERROR_S,
     KEEP_ALIVE_S,
@@ -27,6 +35,7 @@ from kafkaguard_adapters.processing.driver_base import (
     as_letter_error,
     changed_letters,
 )
+from kafkaguard_adapters.processing.exactly_once import AwaitedTransactions
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
@@ -40,6 +49,8 @@ if TYPE_CHECKING:
     from kafkaguard_adapters.processing.arguments import Arguments
     from kafkaguard_adapters.processing.shell import AwaitedShell
     from kafkaguard_policies.retry_policy import RetryPolicy
+
+    _Handler = Callable[[Any], Awaitable[object]]
 
 _IDLE_S: Final = 0.5
 _log = Log("processing")
@@ -65,6 +76,9 @@ class TaskDriver(BaseDriver):
         hook: Callable[[Event], object] | None,
     ) -> None:
         super().__init__(shell, arguments, policy, hook)
+        self._transactions = None
+        if arguments.producer is not None:
+            self._transactions = AwaitedTransactions(arguments.producer, self.machine)
         self._shell = shell
         self._idle: list[asyncio.Future[None]] = []
         self._wakes = asyncio.Event()
@@ -81,6 +95,8 @@ class TaskDriver(BaseDriver):
         """
         self._refuse_missing(await self._find_missing(self._letter_topics()))
         self._refuse_absent(await self._find_missing(self._topics_with_ends()))
+        if self._transactions is not None:
+            self._transactions.open()
         assigned = self._shell.listen(self)
         for _ in range(self._arguments.workers):
             self._start(self._work())
@@ -96,6 +112,8 @@ class TaskDriver(BaseDriver):
             for task in self._tasks:
                 task.cancel()
             self._shell.unlisten()
+            if self._transactions is not None:
+                await self._transactions.close()
             self._tell()
             await self._shell.close_letters()
         assert self._end is not None
@@ -171,12 +189,9 @@ class TaskDriver(BaseDriver):
             if self._poll_failed(error, time.monotonic()):
                 await self._wait(AFTER_ERROR_S)
             return
-        now, is_empty = time.monotonic(), True
+        now = time.monotonic()
         machine.polled(now)
-        for place, records in fetched:
-            is_empty = False
-            machine.fetched(place, records, now)
-        if not is_empty:
+        if self._fetched(fetched, now):
             self._after_fact()
             self._wake_workers(len(self._idle))
             await asyncio.sleep(0)  # a poll that has records need not suspend
@@ -206,10 +221,28 @@ class TaskDriver(BaseDriver):
             match self._for_pump.popleft():
                 case Commit(number, offsets):
                     self._start(self._commit(number, offsets))
+                case (BeginRound() | CommitRound() | AbortRound()) as command:
+                    self._start(self._execute_round(command))
                 case Pause(places):
                     self._shell.pause(places)
                 case Resume(places):
                     self._shell.resume(places)
+
+    async def _execute_round(
+        self, command: BeginRound | CommitRound | AbortRound
+    ) -> None:
+        transactions, shell, machine = self._transactions, self._shell, self.machine
+        assert transactions is not None
+        if isinstance(command, BeginRound):
+            machine.round_began(await transactions.begin(), time.monotonic())
+        else:
+            offsets = None
+            if isinstance(command, CommitRound):
+                offsets = shell.client_offsets(command.offsets)
+            error, is_committed = await transactions.end(offsets, shell.group)
+            machine.round_ended(error, time.monotonic(), is_committed=is_committed)
+        self._after_fact()
+        self._wake_workers(len(self._idle))
 
     async def _commit(self, number: int, offsets: Any) -> None:
         refused: Any = {}
@@ -286,14 +319,14 @@ class TaskDriver(BaseDriver):
         batch = self._arguments.batch
         machine, clock = self.machine, time.monotonic
         work = self._handle if batch is None else self._handle_batch
-        offset_of = self._shell.offset_of
+        offset_of, handler = self._shell.offset_of, self._make_handler()
         while True:
             chunk = machine.take(clock())
             if chunk is None:
                 await self._wait_for_work()
                 continue
             CURRENT.set((chunk, self.seconds_of, offset_of))
-            attempted, failures = await work(chunk)
+            attempted, failures = await work(chunk, handler)
             now = clock()
             machine.finished(chunk, attempted, failures, now)
             self._note_time(chunk, now)
@@ -314,9 +347,9 @@ class TaskDriver(BaseDriver):
             if waiter in self._idle:
                 self._idle.remove(waiter)
 
-    async def _handle(self, chunk: Chunk) -> Attempted:
+    async def _handle(self, chunk: Chunk, handler: _Handler) -> Attempted:
         """Handle the records of a chunk one after the other."""
-        call, decode = self._limited(), self._shell.decode
+        decode = self._shell.decode
         if self._arguments.letters is not None:
             decode = None  # the handler of letters does it
         stops = chunk.stops
@@ -324,19 +357,19 @@ class TaskDriver(BaseDriver):
             for record in chunk.begin():
                 if stops:
                     return chunk.at, {}
-                await call(record if decode is None else decode(record))
+                await handler(record if decode is None else decode(record))
         except BaseException as error:  # noqa: BLE001 - the machine judges it
             self._pass_cancellation(error)
             index = chunk.at
             return index + 1, {index: error}
         return len(chunk.records), {}
 
-    async def _handle_batch(self, chunk: Chunk) -> Attempted:
+    async def _handle_batch(self, chunk: Chunk, handler: _Handler) -> Attempted:
         """Handle the records of a chunk as one batch."""
         records, failures = decode_batch(chunk, self._shell.decode)
         if records:
             try:
-                await self._limited()(records)
+                await handler(records)
             except BaseException as error:  # noqa: BLE001 - the machine judges it
                 self._pass_cancellation(error)
                 return len(chunk.records), {WHOLE: error}
@@ -347,32 +380,26 @@ class TaskDriver(BaseDriver):
         if isinstance(error, asyncio.CancelledError) and self._over.is_set():
             raise error
 
-    def _limited(self) -> Callable[[Any], Awaitable[object]]:
-        """Return the handler, with the policy's time limit if there is one."""
-        handler, seconds = self._arguments.handler, self._policy.handler.timeout
+    def _make_handler(self) -> _Handler:
+        """Return the handler, with the policy's time limit, in the open transaction."""
+        handler: _Handler = self._arguments.handler
         if self._arguments.letters is not None:
             handler = self._letter_handler(handler)
-        if seconds is None and not self._traces:
-            return handler
+        seconds = self._policy.handler.timeout
+        if seconds is not None:
+            handler = _limited(handler, seconds)
+        if self._transactions is not None:
+            handler = self._transactions.wrap(handler)
+        return self._traced(handler) if self._traces else handler
 
-        async def limited(record: Any) -> None:
-            with self._span() if self._traces else nullcontext():
-                async with asyncio.timeout(seconds):
-                    await handler(record)
+    def _traced(self, handler: _Handler) -> _Handler:
+        """Return a handler that makes a span for each call."""
 
-        return limited
+        async def handle_traced(record: Any) -> None:
+            with self._span():
+                await handler(record)
 
-    def _letter_handler(
-        self, handler: Callable[[Any], Awaitable[object]]
-    ) -> Callable[[Any], Awaitable[object]]:
-        """Return a handler of dead letters, which gets the records as first read."""
-
-        async def handle_letter(record: Any) -> None:
-            restored = self._as_first_read(record)
-            if restored is not None:
-                await handler(restored)
-
-        return handle_letter
+        return handle_traced
 
     # --- dead letters -----------------------------------------------------------------
 
@@ -389,6 +416,8 @@ class TaskDriver(BaseDriver):
 
     async def _send(self, letters: list[tuple[str, Raw]]) -> list[Any]:
         """Send dead letters, once more those that can be changed to be accepted."""
+        if self._transactions is not None:
+            return [await self._send_in_round(*letter) for letter in letters]
         seconds = min(self._policy.deadline, LETTER_S)
         try:
             results = list(await self._shell.send_letters(letters, seconds))
@@ -400,3 +429,20 @@ class TaskDriver(BaseDriver):
             for index, result in zip(changed, again, strict=True):
                 results[index] = result
         return results
+
+    async def _send_in_round(self, topic: str, raw: Raw) -> KafkaGuardError | None:
+        """Send a dead letter in the open transaction, whose commit confirms it."""
+        assert self._transactions is not None
+        try:
+            await self._shell.send_raw(self._transactions.send_now, topic, raw)
+        except KafkaGuardError as error:
+            return error
+        return None
+
+
+def _limited(handler: _Handler, seconds: float) -> _Handler:
+    async def limited(record: Any) -> None:
+        async with asyncio.timeout(seconds):
+            await handler(record)
+
+    return limited

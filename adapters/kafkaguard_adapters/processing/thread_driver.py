@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final
 from kafkaguard._common.logs import Log
 from kafkaguard._errors import KafkaGuardError
 from kafkaguard._processing.handling import CURRENT, handle, handle_batch
-from kafkaguard._processing.rounds import Rounds
 from kafkaguard._processing.work import (
     AbortRound,
     BeginRound,
@@ -75,12 +74,12 @@ class ThreadDriver(BaseDriver):
         policy: RetryPolicy,
         hook: Callable[[Event], object] | None,
     ) -> None:
-        producer = arguments.producer
-        rounds = None if producer is None else Rounds(shell.check_once(producer))
-        super().__init__(shell, arguments, policy, hook, rounds)
+        super().__init__(shell, arguments, policy, hook)
         self._transactions = None
-        if producer is not None:
-            self._transactions = Transactions(producer, shell.send_name, self.machine)
+        if arguments.producer is not None:
+            self._transactions = Transactions(
+                arguments.producer, shell.send_name, self.machine
+            )
         #: The group's metadata after the last poll that returned records, or after a
         #: later one while the machine had none.
         self._metadata: Any = None
@@ -229,16 +228,14 @@ class ThreadDriver(BaseDriver):
             return
         if self._transactions is not None and fetched:
             self._metadata = self._shell.group_metadata()
-        now, is_empty = time.monotonic(), True
+        now = time.monotonic()
         with self._lock:
             self.machine.polled(now)
-            for place, records in fetched:
-                is_empty = False
-                self.machine.fetched(place, records, now)
-            if not is_empty:
+            has_records = self._fetched(fetched, now)
+            if has_records:
                 self._after_fact()
                 self._lock.notify_all()
-        if is_empty:
+        if not has_records:
             self._report_rest(now)
 
     def _report_rest(self, now: float) -> None:
@@ -396,17 +393,6 @@ class ThreadDriver(BaseDriver):
                 return handler(record)
 
         return handle_traced
-
-    def _letter_handler(
-        self, handler: Callable[[Any], object]
-    ) -> Callable[[Any], object]:
-        """Return a handler of dead letters, which gets the records as first read."""
-
-        def handle_letter(record: Any) -> object:
-            restored = self._as_first_read(record)
-            return None if restored is None else handler(restored)
-
-        return handle_letter
 
     def _take(self) -> Chunk | None:
         """Wait for work; None: the run has ended."""

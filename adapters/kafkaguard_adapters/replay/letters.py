@@ -10,18 +10,18 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import TYPE_CHECKING, NamedTuple
 
-from kafkaguard._delivery.dead_letters import ATTEMPTS, NULL_VALUE, VALUE_BYTES, Reason
-from kafkaguard._delivery.dialects import (
-    LetterFacts,
-    read_dialect,
-    read_facts,
-    without_letter_headers,
+from kafkaguard._delivery.dead_letters import (
+    ATTEMPTS,
+    VALUE_BYTES,
+    Reason,
+    as_first_read,
 )
+from kafkaguard._delivery.dialects import LetterFacts
+from kafkaguard._delivery.facts import Raw
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from kafkaguard._delivery.dialects import Dialect
     from kafkaguard._delivery.facts import Header
 
 #: Letters of a transaction, where the order of no key needs more.
@@ -106,15 +106,12 @@ def read_letter(
     timestamp_ms: int | None,
 ) -> DeadLetter:
     """Read a record of a dead-letter topic."""
-    dialect: Dialect | None = read_dialect(headers)
-    facts = _NOTHING if dialect is None else read_facts(headers, dialect)
+    facts, record = as_first_read(Raw(key, value, headers, timestamp_ms))
+    is_letter, facts = facts is not None, facts or _NOTHING
     values = dict(headers)
     attempts = (values.get(ATTEMPTS) or b"").decode(errors="replace")
     return DeadLetter(
-        key,
-        None if NULL_VALUE in values else value,
-        headers if dialect is None else without_letter_headers(headers, dialect),
-        timestamp_ms if facts.timestamp_ms is None else facts.timestamp_ms,
+        *record,
         topic=facts.topic,
         partition=facts.partition,
         offset=facts.offset,
@@ -126,7 +123,7 @@ def read_letter(
         group=facts.group,
         attempts=int(attempts) if attempts.isdecimal() else 1,
         is_cut=VALUE_BYTES in values,
-        is_letter=dialect is not None,
+        is_letter=is_letter,
     )
 
 

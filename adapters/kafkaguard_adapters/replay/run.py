@@ -143,7 +143,7 @@ class Replay:
         origins: Counter[Any] = Counter()
         set_aside_by: dict[str, set[str]] = {}
         self._reader.open(self._ask(_find_partitions, self._topic))
-        for message in self._reader.read_all(self._positions()):
+        for message in self._reader.read_all(self._positions(stable=False)):
             letter = _letter_of(message)
             topic = self._target_of(letter)
             plan.letters += 1
@@ -186,14 +186,20 @@ class Replay:
         self.report.remaining = plan.letters
         return plan
 
-    def _positions(self) -> dict[int, int]:
-        """Return the committed positions, once open transactions have ended.
+    def _positions(self, *, stable: bool = True) -> dict[int, int]:
+        """Return the committed positions.
+
+        Args:
+            stable: Wait until the open transaction of an earlier replay has ended.
 
         Raises:
             KafkaGuardError: They cannot be read.
         """
         report = self._calls.lag(
-            groups=[self.plan.group], topics=[self._topic], stable=True, timeout=LOOK_S
+            groups=[self.plan.group],
+            topics=[self._topic],
+            stable=stable,
+            timeout=LOOK_S,
         )
         group = report.groups[self.plan.group]
         errors = (group.error, *(each.error for each in group.partitions.values()))
@@ -256,6 +262,7 @@ class Replay:
         self._open_producer()
         self._returns = Returns(self._config, self._reader, self._own)
         self._position = self._positions()
+        self._leave_out_what_was_sent()
         self._reader.begin(self._position)
         chunks = split_into_transactions(self._entries, canary, size)
         for number, entries in enumerate(chunks):
@@ -281,6 +288,18 @@ class Replay:
             self._tell(f"{done:,} of {self.plan.letters:,} letters")
         report.back = self._returns.look()
         return report
+
+    def _leave_out_what_was_sent(self) -> None:
+        """Leave out what an earlier replay has committed since the plan was made."""
+        there = len(self._entries)
+        self._entries = [
+            each
+            for each in self._entries
+            if each.place.offset >= self._position[each.place.partition]
+        ]
+        if sent := there - len(self._entries):
+            self.report.remaining -= sent
+            self._tell(f"an earlier replay has sent {sent:,} of them meanwhile")
 
     def watch(self, group: str, seconds: float) -> bool:
         """Wait until a group has passed what was sent; return whether it has.

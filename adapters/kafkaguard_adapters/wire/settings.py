@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import ssl
 from dataclasses import dataclass, field
+from ipaddress import IPv6Address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,6 +68,8 @@ def read_bootstrap(
 def _address(text: str, make: Make) -> tuple[str, int]:
     is_bare_ipv6 = text.count(":") > 1 and not re.search(r"\[|://", text)
     address = read_address(f"[{text}]" if is_bare_ipv6 else text)
+    if is_bare_ipv6 and address is not None and not _is_ipv6(address[0]):
+        address = None
     if address is None:
         # The text before an @ may be a password.
         visible_text = text.rpartition("@")[2]
@@ -76,6 +79,14 @@ def _address(text: str, make: Make) -> tuple[str, int]:
             "write it as host:port, with a port up to 65535",
         )
     return address
+
+
+def _is_ipv6(host: str) -> bool:
+    try:
+        IPv6Address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def check_protocol(value: str | None, make: Make) -> tuple[bool, bool]:

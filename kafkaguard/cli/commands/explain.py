@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import sys
 from itertools import product
-from textwrap import shorten
+from pathlib import Path
+from textwrap import fill, shorten
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,7 +20,7 @@ from kafkaguard._verdicts.classification import classify
 from kafkaguard._verdicts.context import TopicFacts
 from kafkaguard.cli.client_behaviour import JAVA, Habits, clients, habits_of, source
 from kafkaguard.cli.group import Problem, request_name
-from kafkaguard.cli.lookup import Finding, find_errors, nearest_name
+from kafkaguard.cli.lookup import NAMES, Finding, find_errors, nearest_name
 from kafkaguard.cli.output import PlainTable, console, styled
 
 if TYPE_CHECKING:
@@ -45,8 +46,13 @@ _CONTEXTS: tuple[tuple[str, dict[str, Any]], ...] = (
 )
 
 
+def _complete(_: click.Context, __: click.Parameter, word: str) -> list[str]:
+    """Return the names of errors that begin with a word."""
+    return [name for name in NAMES if name.startswith(word.upper())]
+
+
 @click.command(context_settings={"ignore_unknown_options": True})
-@click.argument("error", nargs=-1, type=click.UNPROCESSED)
+@click.argument("error", nargs=-1, type=click.UNPROCESSED, shell_complete=_complete)
 @click.option("--api", help="The request that was answered, such as Fetch.")
 @click.option("--null-key/--key", default=None, help="Whether the record has no key.")
 @click.option(
@@ -159,6 +165,11 @@ def _find(text: str) -> list[Finding]:
         return findings
     if not text.strip():
         raise Problem(f"there is nothing to explain. {_USAGE}")
+    if len(text) < _MAX_NAME_LENGTH and Path(text.strip()).is_file():
+        name = plain(text.strip())
+        raise Problem(
+            f"{name} is a file: `kafkaguard explain - < {name}` reads the text in it"
+        )
     near = nearest_name(text.strip()) if len(text) < _MAX_NAME_LENGTH else None
     hint = f" Did you mean {near}?" if near else ""
     last = text.strip().splitlines()[-1].strip()
@@ -171,6 +182,8 @@ def _find(text: str) -> list[Finding]:
 #: Longer than any traceback; the rest of a longer input is not read.
 _MOST_BYTES = 4_000_000
 _MAX_NAME_LENGTH = 100
+#: The width of the labels in the head.
+_LABEL = 11
 #: How much of a text without a Kafka error is shown.
 _EXCERPT_LENGTH = 100
 #: The allowed share of invalid characters, such as in a log of another encoding.
@@ -275,27 +288,23 @@ def _print(
     number = "" if cls.code is None else f" ({cls.code})"
     screen = console()
     families = " < ".join([cls.__name__, *_families(cls)])
-    lines: list[tuple[str | Text, ...]] = [
-        (styled(cls.name, "bold"), number),
-        (_meaning(finding),),
-        (f"class      kafkaguard.errors.{families}",),
-        (
-            "next step  ",
-            styled(verdict.action, "bold"),
-            f": {verdict.rule.sentence}",
-        ),
-        (f"written    {verdict.written}",),
-        (f"why        {verdict.rule.scenario}",),
-        (f"rule       {verdict.rule.id} ({verdict.rule.source})",),
+    lines = [
+        ("", _meaning(finding)),
+        ("class", f"kafkaguard.errors.{families}"),
+        ("next step", f"{verdict.action}: {verdict.rule.sentence}"),
+        ("written", str(verdict.written)),
+        ("why", verdict.rule.scenario),
+        ("rule", f"{verdict.rule.id} ({verdict.rule.source})"),
     ]
     if finding.client in _CAUTIONS:
-        lines.insert(2, (f"caution    {_CAUTIONS[finding.client]}",))
+        lines.insert(1, ("caution", _CAUTIONS[finding.client]))
     if finding.note is not None:
-        lines.insert(2, (f"shown      {plain(finding.note)}",))
+        lines.insert(1, ("shown", plain(finding.note)))
     if policy_text is not None:
-        lines.append((f"policy     {plain(policy_text.removeprefix('policy '))}",))
-    for line in lines:
-        screen.print(Text.assemble(*line), soft_wrap=True)
+        lines.append(("policy", plain(policy_text.removeprefix("policy "))))
+    screen.print(Text.assemble(styled(cls.name, "bold"), number), soft_wrap=True)
+    for label, text in lines:
+        screen.print(_head(label, text, screen.width), soft_wrap=True)
     if others:
         table = PlainTable(
             "When it is ...", "Next step", "Because", "Written", box=None
@@ -304,6 +313,18 @@ def _print(
             table.add_row(when, str(other.action), other.rule.sentence, other.written)
         screen.print()
         screen.print(table)
+
+
+def _head(label: str, text: str, width: int) -> str:
+    """Return a line of the head, wrapped beside its label."""
+    start = f"{label:{_LABEL}}" if label else ""
+    return fill(
+        f"{start}{text}",
+        width,
+        subsequent_indent=" " * len(start),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def _print_further(further: list[Finding]) -> None:

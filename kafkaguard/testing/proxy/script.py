@@ -50,8 +50,8 @@ def read_faults(
         seed: Makes choices repeatable, for the same faults; overrides the file's.
 
     Raises:
-        FaultSpecError: The file is wrong; the text has file, line, the wrong word and
-            the closest right one.
+        FaultSpecError: The file is wrong; the text has, for each wrong fault, file,
+            line, the wrong word and the closest right one.
         OSError: The file cannot be read.
     """
     try:
@@ -66,7 +66,15 @@ def read_faults(
     overrides = {"rate": rate, "seed": seed}
     common = {name: document.content.get(name) for name in _FOR_ALL}
     common |= {name: value for name, value in overrides.items() if value is not None}
-    return [_fault(document, n, entry, common) for n, entry in enumerate(entries)]
+    faults, problems = [], []
+    for number, entry in enumerate(entries):
+        try:
+            faults.append(_fault(document, number, entry, common))
+        except FaultSpecError as error:
+            problems.append(str(error))
+    if problems:
+        raise FaultSpecError("\n".join(problems))
+    return faults
 
 
 def _fault(

@@ -9,6 +9,7 @@ import pytest
 from kafkaguard.cli.group import run
 from kafkaguard.testing import FaultProxy
 from kafkaguard.testing.proxy.language import FaultSpecError
+from kafkaguard.testing.proxy.script import read_faults
 
 
 @pytest.mark.parametrize(
@@ -43,3 +44,19 @@ def test_command_says_that_no_broker_is_there(capsys):
         port = taken.getsockname()[1]
     assert run(["proxy", "--bootstrap-server", f"127.0.0.1:{port}", "--for", "1"]) == 2
     assert f"127.0.0.1:{port}" in capsys.readouterr().err
+
+
+def test_each_wrong_fault_of_a_file_is_named(tmp_path):
+    """With its line, in one error."""
+    file = tmp_path / "faults.yaml"
+    file.write_text(
+        "faults:\n"
+        "  - {on: Produse, fail: 6}\n"
+        "  - {on: Fetch, fail: 6}\n"
+        "  - {on: Fetch, fale: 6}\n"
+    )
+    with pytest.raises(FaultSpecError) as caught:
+        read_faults(file)
+    first, second = str(caught.value).splitlines()
+    assert first.startswith(f"{file}:2: unknown API 'Produse'")
+    assert second.startswith(f"{file}:4: unknown word 'fale'")

@@ -335,6 +335,12 @@ def describe_wrong_header(
     """
     same = _normalise(first) == [name.lower() for name in columns]
     if has_header and first and not same:
+        for sep in ";\t|":
+            if len(first) == 1 and sep in (first[0] or ""):
+                return (
+                    f"the header of {file} is one value, {first[0]}: if {sep!r} "
+                    f"separates its values, set sep: {sep!r} in the options"
+                )
         return (
             f"the header of {file} has {_list(first)}, and Spark reads columns by "
             "position: declare all columns, with these names and in this order"

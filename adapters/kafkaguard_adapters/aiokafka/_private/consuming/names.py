@@ -22,7 +22,7 @@ USED = {
         "_session_timeout_ms",
         "_subscription",
     ),
-    "client": ("cluster", "force_metadata_update", "send"),
+    "client": ("_conns", "cluster", "force_metadata_update", "send"),
     "cluster": ("unauthorized_topics",),
     "fetcher": (
         "_client",

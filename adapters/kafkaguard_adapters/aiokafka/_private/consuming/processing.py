@@ -35,13 +35,6 @@ def revocation_limit(consumer: Any) -> float:
     return float(limit) / _MS
 
 
-def subscribed_topics(consumer: Any) -> set[str]:
-    """Return the topics of the subscription and of the assignment."""
-    state = consumer._subscription
-    assigned = {place.topic for place in state.assigned_partitions()}
-    return {*(state.topics or ()), *assigned}
-
-
 class Deserialisers:
     """Takes the application's deserialisers out of the client, and calls them.
 

@@ -33,6 +33,18 @@ if TYPE_CHECKING:
 _log = Log("consumer")
 
 
+def close_unread(consumer: Any) -> None:
+    """Close connections that nothing reads any more: requests would wait in vain.
+
+    A second Ctrl-C lets ``asyncio.run()`` cancel all tasks, those that read answers
+    too, and the client asks on until its request times out.
+    """
+    for connection in list(consumer._client._conns.values()):
+        task = connection._read_task
+        if task is not None and (task.done() or task.cancelling()):
+            connection.close()
+
+
 class Reading:
     """Translates the errors of an ``AIOKafkaConsumer`` that was started.
 

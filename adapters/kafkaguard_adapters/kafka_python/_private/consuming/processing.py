@@ -33,12 +33,6 @@ def switch_off_commits(consumer: Any) -> None:
     consumer._coordinator.config["enable_auto_commit"] = False
 
 
-def subscribed_topics(consumer: Any) -> set[str]:
-    """Return the topics of the subscription and of the assignment."""
-    state = consumer._subscription
-    return {*(state.subscription or ()), *(each.topic for each in state.assignment)}
-
-
 class Deserialisers:
     """Takes the application's deserialisers out of the client, and calls them.
 
