@@ -54,7 +54,7 @@ def warn_of_unknown(settings: HandlerSettings) -> None:
     ]
     if unknown:
         _log.warning(
-            "handler_class_unknown",
+            "class_names_unknown",
             "process(): no loaded exception class has a name that is in the policy's "
             "block handler: %s. A class that is loaded later counts from then on",
             ", ".join(unknown),

@@ -114,6 +114,11 @@ class ProcessingMachine:
         self._polled_at = now
 
     @property
+    def totals(self) -> Mapping[tuple[str, str], int]:
+        """The counts by topic and name, which others read without the driver's lock."""
+        return self._run.counts.totals
+
+    @property
     def state(self) -> RunState:
         """Where the run stands."""
         return self._run.state
