@@ -94,8 +94,6 @@ class ProcessingMachine:
             rounds=rounds,
         )
         self.rounds, self.slots = rounds, run.slots
-        #: Counts by topic and name, which others read without the driver's lock.
-        self.totals = run.counts.totals
         self._settings = policy.handler
         self._idle_timeout = idle_timeout
         self._until_end = until_end
