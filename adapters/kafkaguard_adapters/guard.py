@@ -86,7 +86,8 @@ def guard(
             ``StackingWarning``, or logs a line if the settings cannot be read.
         on_event: Called with each event, such as a rejected record or a replaced
             client. It runs on a thread of the client or of the guard, so it must be
-            quick. Its exceptions are logged.
+            quick. Its exceptions are logged. A :class:`kafkaguard.telemetry.Telemetry`
+            also exports the counts of the client.
 
     Returns:
         The guarded client. ``isinstance`` is true for the client's class, and it has

@@ -283,6 +283,24 @@ def test_open_transaction_of_a_killed_replay_is_not_waited_for(servers, topics, 
     assert values == list(range(40))
 
 
+def test_letters_whose_times_go_back_are_not_passed_over(servers, topics):
+    """As those that were appended again; a replay that stops goes on at the first."""
+    orders, letters = topics
+    records = [letter(orders, n) for n in range(20)]
+    for number, record in enumerate(records):
+        record |= {"timestamp": TIME - number, "key": b"%d" % number}
+    write(servers, letters, records)
+    job = open_replay(letters, servers, policy="transactional-producer")
+    try:
+        job.look()
+        assert job.run(canary=3, confirm=lambda: False).replayed == 3
+    finally:
+        job.close()
+    assert kafkaguard.replay(letters, servers).replayed == 17
+    values = sorted(int(m.value()) for m in read(servers, orders, 20))
+    assert values == list(range(20))
+
+
 def test_canary_waits_for_the_group_that_is_watched(servers, topics):
     """It goes on once the group has passed the records, without new letters."""
     orders, letters = topics

@@ -15,6 +15,7 @@ from kafkaguard_adapters.replay.letters import (
     Entry,
     Place,
     Selection,
+    interleave,
     read_letter,
     split_into_transactions,
 )
@@ -104,6 +105,23 @@ def test_superseded_letters_are_taken_only_by_name(reasons, takes):
 def entry(index, key, origin):
     """A letter at a place in partition 0 or 1."""
     return Entry(Place(index % 2, index), index, key, origin)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 5)), max_size=30))
+def test_letters_of_a_partition_are_taken_by_offset_whatever_their_times(letters):
+    """Else the position would pass over a letter that was not sent: it would be lost."""
+    entries = [
+        Entry(Place(partition, offset), time, None, None)
+        for offset, (partition, time) in enumerate(letters)
+    ]
+    ordered = interleave(entries)
+    assert sorted(ordered, key=lambda e: e.place.offset) == entries
+    for number in range(3):
+        offsets = [e.place.offset for e in ordered if e.place.partition == number]
+        assert offsets == sorted(offsets)
+    times = [e.time_ms for e in entries]
+    if times == sorted(times):
+        assert [e.time_ms for e in ordered] == times
 
 
 KEYS = st.sampled_from([None, b"a", b"b", b"c"])

@@ -5,10 +5,12 @@ from __future__ import annotations
 import shutil
 import uuid
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import yaml
 from confluent_kafka.admin import AdminClient
+from pyspark import TaskContext
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
 import kafkaguard.spark
@@ -16,6 +18,7 @@ from kafkaguard import errors as e
 from kafkaguard.cli.group import run as run_command
 from kafkaguard_adapters.spark.driver import once
 from kafkaguard_adapters.spark.driver.once import read_once, write_once
+from kafkaguard_adapters.spark.executor.once_task import OnceTask
 from kafkaguard_adapters.spark.pipeline.file import load_pipeline
 from kafkaguard_adapters.spark.pipeline.run import plan
 from kafkaguard_adapters.spark.pipeline.run import run as run_pipeline
@@ -91,6 +94,55 @@ def test_a_replay_with_other_tasks_has_the_same_shards(
         spark.conf.set("spark.sql.shuffle.partitions", "2")
     assert again.replayed == (SHARDS, ROWS)
     assert landed(kafka_cluster, kafka_topic) == TEXTS
+
+
+class LosesMapOutput(OnceTask):
+    """A task that reads the beginning of its shard, while the rest is deleted once."""
+
+    def __call__(self, batches):
+        """Write the shard."""
+        context = TaskContext.get()
+        lost = Path(context.getLocalProperty("lost"))
+        if context.partitionId() == 0 and not lost.exists():
+            batches = self.lose_the_rest(batches, lost)
+        return super().__call__(batches)
+
+    @staticmethod
+    def lose_the_rest(batches, lost):
+        """Delete what was shuffled once there was a batch."""
+        for batch in batches:
+            if not lost.exists():
+                files = [*lost.parent.glob("blockmgr-*/*/shuffle_*.data")]
+                lost.write_text(str(len(files)))
+                for file in files:
+                    file.unlink()
+            yield batch
+
+
+def test_lost_map_output_is_no_end_of_a_shard(
+    spark, write, kafka_cluster, kafka_topic, monkeypatch
+):
+    """PySpark shows the task fewer rows and no error; Spark computes them again."""
+    count, size = 20_000, "50"
+    number = F.col("id").cast("string")
+    large = F.sha2(number, 512)  # a shard is larger than what Spark reads ahead
+    many = spark.range(count, numPartitions=8).select(
+        number.alias("key"), F.concat(number, *[F.lit(" "), large] * 10).alias("value")
+    )
+    batch_size = "spark.sql.execution.arrow.maxRecordsPerBatch"
+    lost = Path(spark.conf.get("spark.local.dir")) / uuid.uuid4().hex
+    monkeypatch.setattr(once, "OnceTask", LosesMapOutput)
+    spark.sparkContext.setLocalProperty("lost", str(lost))
+    spark.conf.set(batch_size, size)
+    try:
+        report = write(many)
+    finally:
+        spark.conf.unset(batch_size)
+        spark.sparkContext.setLocalProperty("lost", None)
+    assert int(lost.read_text()) >= 8
+    assert (report.read, report.delivered) == (count, count)
+    values = committed_values(kafka_cluster, kafka_topic)
+    assert sorted(int(each.split()[0]) for each in values) == list(range(count))
 
 
 def test_batches_follow_each_other(write, rows, kafka_cluster, kafka_topic):

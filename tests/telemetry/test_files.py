@@ -94,12 +94,20 @@ PROMTOOL = shutil.which("promtool")
 
 
 @pytest.mark.skipif(PROMTOOL is None, reason="promtool comes with Prometheus")
-def test_promtool_accepts_the_rules_and_they_fire_at_the_first_event():
+def test_promtool_accepts_rules_and_queries_and_alerts_fire_at_the_first_event(
+    tmp_path,
+):
     """A counter with attributes begins at its first event, which is no increase."""
-    with_path = Path(__file__).with_name("alerts_test.yaml")
+    queries = tmp_path / "queries.yaml"
+    rules = [
+        {"record": f"query_{n}", "expr": each["expr"].replace("$__rate_interval", "5m")}
+        for n, each in enumerate(TARGETS)
+    ]
+    groups = [{"name": "queries", "rules": rules}]
+    queries.write_text(yaml.safe_dump({"groups": groups}))
     for words in (
-        ["check", "rules", str(FILES / "alerts.yaml")],
-        ["test", "rules", with_path],
+        ["check", "rules", FILES / "alerts.yaml", queries],
+        ["test", "rules", Path(__file__).with_name("alerts_test.yaml")],
     ):
         done = subprocess.run(
             [PROMTOOL, *words], capture_output=True, text=True, timeout=60

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import logging
+import time
+from collections import Counter
 from types import SimpleNamespace
 
 import pytest
@@ -14,12 +16,16 @@ from prometheus_client import CollectorRegistry, generate_latest
 
 from kafkaguard import Action, events, retry, telemetry
 from kafkaguard._cluster.remote_storage import RemoteStorageEvent
+from kafkaguard._cluster.reports import TopicPartition
 from kafkaguard._common.attributes import attribute
 from kafkaguard._common.observing import observer_of
+from kafkaguard._delivery.time_limit import TimeLimit
 from kafkaguard._retries.breaker import BreakerState
 from kafkaguard._retries.machine import CallContext
 from kafkaguard.errors import for_code
 from kafkaguard.telemetry import _metrics as m
+from kafkaguard_adapters.consuming.driver import Driver as ConsumerDriver
+from kafkaguard_adapters.producing.driver_base import DriverBase
 from tests.telemetry.exporting import exporting
 
 BASE = {"policy": "p", "policy_id": "1", "context": CallContext(topic="t")}
@@ -169,6 +175,33 @@ def test_states_and_ages_of_runs(export):
     assert export.value("kafkaguard.process.records", group="g", state="running") == 2
     assert export.value("kafkaguard.process.oldest.age", group="g") == 5.0
     assert export.value("kafkaguard.process.outages", group="g") == 2
+
+
+def test_partitions_that_wait_are_those_of_a_consumer_now(export):
+    """A partition that can be read again, or is revoked, is not counted any more."""
+    waiting = {TopicPartition("t", n): ERROR for n in range(2)}
+    machine = SimpleNamespace(waiting=lambda: waiting)
+    driver = ConsumerDriver(machine, None, None, None, export.telemetry)
+    assert export.value("kafkaguard.consumer.waiting_partitions", topic="t") == 2
+    waiting.clear()
+    assert export.value("kafkaguard.consumer.waiting_partitions", topic="t") == 0
+    del driver
+
+
+def test_the_time_that_a_send_is_held_is_counted_when_it_ends():
+    """By its topic; a send that was not held costs nothing."""
+    held = [True]
+    machine = SimpleNamespace(lost=None, totals=Counter())
+    driver = SimpleNamespace(
+        machine=machine, is_held=lambda _: bool(held), _waiting_sends=0
+    )
+    waiting = DriverBase._wait_until_free(driver, "t", TimeLimit(5.0, "max_block_ms"))
+    next(waiting)
+    time.sleep(0.05)
+    held.clear()
+    with pytest.raises(StopIteration):
+        waiting.send(True)
+    assert 0.04 < machine.totals["t", "held"] < 4.0
 
 
 @pytest.mark.parametrize("kind", ["otel", "prometheus"])

@@ -194,6 +194,22 @@ def make_entry(
     return Entry(place, time_ms or 0, key, origin)  # type: ignore[arg-type]  # both known
 
 
+def interleave(entries: Sequence[Entry]) -> list[Entry]:
+    """Order letters by their time, and those of each partition by their offset.
+
+    A replay keeps one offset for each partition, so it may take no letter before all
+    that stand in front of it. Times can go back there: a letter that was appended again
+    keeps its time, as does one of an older record.
+    """
+    latest: defaultdict[int, int] = defaultdict(int)
+    timed = []
+    for entry in sorted(entries, key=lambda each: each.place):
+        number = entry.place.partition
+        latest[number] = max(latest[number], entry.time_ms)
+        timed.append((latest[number], entry.place, entry))
+    return [entry for _, _, entry in sorted(timed, key=lambda each: each[:2])]
+
+
 def split_into_transactions(
     entries: Sequence[Entry], first: int | None = None, size: int = TRANSACTION
 ) -> Iterator[list[Entry]]:
@@ -204,7 +220,7 @@ def split_into_transactions(
     topic is another one are sent in the same transaction.
 
     Args:
-        entries: All letters, in the order of each partition.
+        entries: All letters, as :func:`interleave` orders them.
         first: The number of letters of the first transaction. Default: ``size``.
         size: The number of letters, where the order of no key needs more.
     """

@@ -32,6 +32,7 @@ from kafkaguard_adapters.replay.letters import (
     Entry,
     Place,
     Selection,
+    interleave,
     make_entry,
     read_letter,
     split_into_transactions,
@@ -162,7 +163,7 @@ class Replay:
             place = Place(message.partition(), message.offset())
             time_ms = message.timestamp()[1]
             self._entries.append(make_entry(place, time_ms, letter, topic))
-        self._entries.sort(key=lambda entry: (entry.time_ms, entry.place))
+        self._entries = interleave(self._entries)
         plan.remarks += self._ask(_ask_settings, self._topic)
         plan.remarks += describe_readers(
             self._calls, self._topic, plan.group, set_aside_by, LOOK_S

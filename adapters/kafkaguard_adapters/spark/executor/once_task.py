@@ -16,6 +16,7 @@ from kafkaguard_adapters.spark.executor.earlier_attempts import (
     refused_rows,
     remember_rows,
 )
+from kafkaguard_adapters.spark.executor.input_end import check_end
 from kafkaguard_adapters.spark.executor.known_topics import KnownTopics
 from kafkaguard_adapters.spark.executor.sender import Sender
 from kafkaguard_adapters.spark.executor.sent_records import identity
@@ -112,7 +113,11 @@ class _Digest:
     sums: list[int] = field(default_factory=lambda: [0, 0])
 
     def count(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Yield batches, and count them."""
+        """Yield batches, and count them.
+
+        Raises:
+            KafkaGuardError: Spark has closed the connection before the last one.
+        """
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -122,6 +127,7 @@ class _Digest:
                 hashes = batch.column(name).view(pa.uint64())
                 self.sums[index] += pc.sum(hashes).as_py() or 0
             yield batch
+        check_end(self.rows)
 
     @property
     def answer(self) -> tuple[int, str]:
