@@ -1,10 +1,10 @@
 """``make release-check``: what must hold before a version is published.
 
-The version is the same everywhere; wheel and sdist, built twice, are equal; each
-dependency of each extra, in the version that is installed today, has a licence that may
-be used with Apache-2.0, and no known vulnerability. Exit code 1: one of these does not
-hold, or could not be found out. ``--locked FILE`` also writes the versions that were
-looked at.
+The version is the same everywhere; wheel and sdist, built twice, are equal; promtool
+accepts the alerts; each dependency of each extra, in the version that is installed
+today, has a licence that may be used with Apache-2.0, and no known vulnerability. Exit
+code 1: one of these does not hold, or could not be found out. ``--locked FILE`` also
+writes the versions that were looked at.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -21,6 +22,7 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import yaml
 from rich.console import Console
 from rich.table import Table
 
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 ROOT = Path(__file__).resolve().parents[1]
+FILES = ROOT / "kafkaguard/telemetry"
 #: What developers need is not delivered.
 _NOT_DELIVERED = {"dev", "release"}
 _TIMEOUT_S = 600
@@ -141,6 +144,28 @@ def check_builds() -> Iterator[str]:
             yield f"{name} is another one when it is built again"
 
 
+def check_alerts() -> Iterator[str]:
+    """Promtool accepts the rules and the dashboard's queries, and alerts fire."""
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        yield "promtool, a part of Prometheus, is not here: alerts were not checked"
+        return
+    panels = json.loads((FILES / "grafana.json").read_text())["panels"]
+    targets = (target for panel in panels for target in panel.get("targets", ()))
+    queries = [each["expr"].replace("$__rate_interval", "5m") for each in targets]
+    rules = [{"record": f"q_{n}", "expr": each} for n, each in enumerate(queries)]
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+        yaml.safe_dump({"groups": [{"name": "queries", "rules": rules}]}, file)
+        file.flush()
+        for words in (
+            ("check", "rules", str(FILES / "alerts.yaml"), file.name),
+            ("test", "rules", "tests/telemetry/alerts_test.yaml"),
+        ):
+            done = run(promtool, *words)
+            if done.returncode:
+                yield f"promtool {' '.join(words)}: {done.stdout}{done.stderr}"
+
+
 def resolve() -> Sequence[Dependency]:
     """Return what is installed today with all extras that are delivered."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -181,6 +206,7 @@ def main() -> int:
         chosen.locked.write_text("".join(lines))
     problems = [
         *check_version(),
+        *check_alerts(),
         *check_builds(),
         *(
             f"{each.name} has the licence {each.licence or 'unknown'}"

@@ -148,7 +148,7 @@ def test_a_traceback_of_python_has_one_error_to_act_on():
 def test_a_certificate_that_is_not_trusted_speaks_of_the_ca(text, capsys):
     """In the words of each client's setting."""
     assert run(["explain", text]) == 0
-    out = capsys.readouterr().out
+    out = " ".join(capsys.readouterr().out.split())
     assert "the CA that signed the broker's certificate" in out
     assert "ssl.ca.location" in out
 

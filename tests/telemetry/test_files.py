@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-import subprocess
 from importlib.resources import files
-from pathlib import Path
 
 import pytest
 import yaml
@@ -88,28 +85,3 @@ def test_texts_of_alerts_name_labels_and_commands_that_exist():
         assert names <= labels_in(rule["expr"]), rule["alert"]
         words = set(re.findall(r"`kafkaguard ([\w-]+)", texts))
         assert words <= set(cli.list_commands(None)), rule["alert"]
-
-
-PROMTOOL = shutil.which("promtool")
-
-
-@pytest.mark.skipif(PROMTOOL is None, reason="promtool comes with Prometheus")
-def test_promtool_accepts_rules_and_queries_and_alerts_fire_at_the_first_event(
-    tmp_path,
-):
-    """A counter with attributes begins at its first event, which is no increase."""
-    queries = tmp_path / "queries.yaml"
-    rules = [
-        {"record": f"query_{n}", "expr": each["expr"].replace("$__rate_interval", "5m")}
-        for n, each in enumerate(TARGETS)
-    ]
-    groups = [{"name": "queries", "rules": rules}]
-    queries.write_text(yaml.safe_dump({"groups": groups}))
-    for words in (
-        ["check", "rules", FILES / "alerts.yaml", queries],
-        ["test", "rules", Path(__file__).with_name("alerts_test.yaml")],
-    ):
-        done = subprocess.run(
-            [PROMTOOL, *words], capture_output=True, text=True, timeout=60
-        )
-        assert done.returncode == 0, done.stdout + done.stderr
