@@ -248,8 +248,10 @@ def _build(
         return build(factory, prepared), prepared
     except (errors.base, SystemError) as raised:
         # confluent-kafka hides its error in a SystemError if a callback ran after it.
-        error = raised if isinstance(raised, errors.base) else raised.__cause__
-        if not isinstance(error, errors.base):
+        error: BaseException | None = raised
+        while error is not None and not isinstance(error, errors.base):
+            error = error.__cause__ or error.__context__
+        if error is None:
             raise
         read_settings = _import_sibling(home, "settings").read_settings
         settings = partial(read_settings, config, errors.make)

@@ -87,6 +87,27 @@ def test_an_oauth_cb_that_fails_while_the_client_is_built(factory):
     assert FAILURE in causes(caught.value)
 
 
+def test_an_error_that_is_hidden_twice_is_found():
+    """A callback that raises while the client's own error is set hides it once more."""
+
+    class Hiding(Producer):
+        """A client whose callbacks run at the wrong moment."""
+
+        def __init__(self, _):
+            text = "Failed to acquire SASL OAUTHBEARER token: the provider failed"
+            try:
+                try:
+                    raise KafkaException(KafkaError(KafkaError._AUTHENTICATION, text))
+                except KafkaException:
+                    raise FAILURE
+            except RuntimeError as error:
+                raise SystemError("returned a result with an exception set") from error
+
+    with pytest.raises(KafkaException) as caught:
+        guard(factory=Hiding, config={"bootstrap.servers": NOWHERE})
+    check(caught.value, KafkaException)
+
+
 def test_an_oauth_cb_that_fails_later():
     """The report in error_cb has the text of the callback's exception."""
     text = f"Failed to acquire SASL OAUTHBEARER token: {FAILURE}"
