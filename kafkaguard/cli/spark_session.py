@@ -17,7 +17,7 @@ import sys
 import tempfile
 import threading
 import warnings
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -157,7 +157,8 @@ def spark_session(
         try:
             yield spark
         finally:
-            spark.stop()
+            with suppress(ConnectionError):  # Java has ended; the block's error counts
+                spark.stop()
 
 
 def _is_not_cut_off_call(record: logging.LogRecord) -> bool:

@@ -439,6 +439,25 @@ def test_a_consumer_in_another_event_loop_is_refused(kafka_cluster, kafka_topic)
         assert asyncio.all_tasks(runner.get_loop()) == set()
 
 
+async def test_no_task_is_left_by_the_commit_of_a_start_without_an_answer(
+    kafka_cluster, kafka_topic
+):
+    """The guard commits where a new group begins; the client is closed meanwhile."""
+    servers = kafka_cluster.bootstrap_servers
+    client = AIOKafkaConsumer(
+        kafka_topic, bootstrap_servers=servers, group_id=kafka_topic
+    )
+    consumer = guard(client)
+    await consumer.start()
+    never = asyncio.Event()
+    client.commit = lambda _offsets: never.wait()
+    while not consumer._starting:
+        await consumer.getmany(timeout_ms=100)
+    (starting,) = consumer._starting
+    await consumer.stop()
+    assert starting.done()
+
+
 @pytest.mark.parametrize("code", [76, 109])
 async def test_codes_that_the_client_loses_arrive(kafka_cluster, kafka_faults, code):
     """Aiokafka logs them and asks again without end; the guard raises them."""

@@ -399,11 +399,13 @@ class ProcessContract:
         with self.open(cluster, topic, **settings, **names[0]) as first:
             first.start(seen, workers=4, order=order)
             seen.wait_for(40)
+            seen.seconds = 0.3  # so that something is left for the second one
             with self.open(cluster, topic, **settings, **names[1]) as second:
                 second.start(second_handler, workers=4, order=order)
-                end = time.monotonic() + 30
+                end = time.monotonic() + 60
                 while len(of_second) < 40 and time.monotonic() < end:
                     time.sleep(0.05)
+                seen.seconds = 0.03
                 one = second.end()
             seen.wait_for(1600)
             time.sleep(0.5)

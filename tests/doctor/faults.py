@@ -373,7 +373,7 @@ FAULTS = [
         "risky",
         "{topic}",
         members(None),
-        call={"samples": 5, "interval": 1.0},
+        call={"samples": 9, "interval": 1.0},
     ),
     Fault(
         "members with one instance id",

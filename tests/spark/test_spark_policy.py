@@ -459,7 +459,7 @@ def test_setting_that_means_nothing_here_is_told_once(caplog):
 
 def test_attempt_of_the_client_that_is_longer_than_the_deadline_is_told(caplog):
     """The client's own setting stays as it is."""
-    policy_module._warn_once.cache_clear()
+    policy_module._warn_of_limit.cache_clear()
     with caplog.at_level(logging.WARNING, "kafkaguard.spark"):
         settings_of({"deadline": 30}, config={"delivery.timeout.ms": 60_000})
     (said,) = [record.getMessage() for record in caplog.records]

@@ -252,6 +252,9 @@ class GuardedConsumer(AwaitedProcessing, ForkSafe, StandIn):
             await super()._end()
         finally:
             refuse_calls(self, self._make_closed_error)
+            for task in self._starting:  # a closed client answers none of them
+                task.cancel()
+            await asyncio.gather(*self._starting, return_exceptions=True)
 
     def _check(self) -> None:
         """Refuse a call that would wait for ever or fail inside the client."""
