@@ -146,6 +146,16 @@ def check_members(facts: Facts) -> Iterator[Finding]:
                 "two members with one id throw each other out",
                 "give each member its own group.instance.id",
             )
+        there = set(facts.looks[-1].members[group].values())
+        for instance in sorted(owners.keys() - shared - there):
+            yield Finding(
+                "group-static-member-gone",
+                RISKY,
+                f"group {group}",
+                f"the member with group.instance.id {instance} was there and is gone",
+                "nobody read its partitions until session.timeout.ms was over",
+                "start it again with this id, or one member less from now on",
+            )
         if not shared and len(gone) > _CHANGES:
             yield Finding(
                 "group-members-change",

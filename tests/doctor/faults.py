@@ -186,6 +186,28 @@ def members(instance_id: str | None) -> Any:
 
 
 @contextmanager
+def static_member_leaves(cluster: KafkaCluster, name: str) -> Iterator[None]:
+    """A static member that ends; the group waits for it until its session is over."""
+    cluster.create_topic(name)
+    consumer = KafkaConsumer(
+        name,
+        bootstrap_servers=cluster.bootstrap_servers,
+        group_id=name,
+        group_instance_id="one",
+        session_timeout_ms=6000,
+    )
+    until = time.monotonic() + 30
+    while not consumer.assignment() and time.monotonic() < until:
+        consumer.poll(timeout_ms=200)
+    leaving = threading.Timer(1.0, consumer.close)
+    leaving.start()
+    try:
+        yield
+    finally:
+        leaving.join(30)
+
+
+@contextmanager
 def open_transaction(cluster: KafkaCluster, name: str) -> Iterator[None]:
     """A transaction that is open for longer than is usual."""
     cluster.create_topic(name)
@@ -382,6 +404,14 @@ FAULTS = [
         "{topic}",
         members("one"),
         call={"samples": 6, "interval": 1.0},
+    ),
+    Fault(
+        "a static member that is gone",
+        "group-static-member-gone",
+        "risky",
+        "{topic}",
+        static_member_leaves,
+        call={"samples": 4, "interval": 4.0},
     ),
     Fault(
         "a transaction that is open for long",
