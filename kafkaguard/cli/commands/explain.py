@@ -304,7 +304,10 @@ def _print(
         lines.append(("policy", plain(policy_text.removeprefix("policy "))))
     screen.print(Text.assemble(styled(cls.name, "bold"), number), soft_wrap=True)
     for label, text in lines:
-        screen.print(_head(label, text, screen.width), soft_wrap=True)
+        line = Text(_head(label, text, screen.width))
+        if label == "next step":
+            line.stylize("bold", _LABEL, _LABEL + len(verdict.action))
+        screen.print(line, soft_wrap=True)
     if others:
         table = PlainTable(
             "When it is ...", "Next step", "Because", "Written", box=None
