@@ -9,10 +9,11 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 from rich.table import Table
@@ -20,6 +21,7 @@ from rich.table import Table
 from kafkaguard._doctor import settings as doctor_settings
 from kafkaguard.cluster import diagnose
 from kafkaguard.testing import FaultProxy, KafkaCluster
+from tests.contracts.producer import until
 from tests.doctor.faults import (
     DISKS,
     FAULTS,
@@ -31,8 +33,8 @@ from tests.doctor.faults import (
     two_disks,
 )
 
-#: Until brokers lead what was just made; look-ups are repeated until then.
-SETTLE_S = 20.0
+#: The longest that brokers take until they lead what was just made.
+SETTLE_S = 120.0
 #: Topics that are made in one request.
 AT_ONCE = 100
 TOPICS, PARTITIONS, GROUPS, LIMIT_S = 1000, 10, 200, 20.0
@@ -61,13 +63,24 @@ def try_faults(cluster, faults, table):
 
 def measure(proxy):
     """Return the seconds and requests of a diagnosis, once brokers lead all partitions."""
-    while True:
+    end = time.monotonic() + SETTLE_S
+    while time.monotonic() < end:
         proxy.journal.clear()
         start = time.monotonic()
         diagnose({"bootstrap.servers": proxy.bootstrap_servers})
         seconds = time.monotonic() - start
         if not any(each.errors for each in proxy.requests("ListOffsets")):
             return seconds, proxy.journal.counts().requests.total()
+    sys.exit(f"the broker does not lead all partitions after {SETTLE_S:g} s")
+
+
+def is_committed(consumer, place):
+    """Commit a place; return whether the broker knows its topic already."""
+    try:
+        consumer.commit(offsets=[place], asynchronous=False)
+    except KafkaException:
+        return False
+    return True
 
 
 def try_large():
@@ -82,7 +95,6 @@ def try_large():
                 made = admin.create_topics([NewTopic(n, PARTITIONS, 1) for n in some])
                 for each in made.values():
                     each.result(120)
-            time.sleep(SETTLE_S)
             for number in range(groups):
                 consumer = Consumer(
                     {
@@ -91,7 +103,7 @@ def try_large():
                     }
                 )
                 place = TopicPartition(f"large-{topics}-{number}", 0, 0)
-                consumer.commit(offsets=[place], asynchronous=False)
+                until(partial(is_committed, consumer, place), SETTLE_S)
                 consumer.close()
             counts.append(measure(proxy))
     (_, few), (seconds, many) = counts
