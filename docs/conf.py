@@ -28,8 +28,10 @@ extensions = [
     "sphinx_click",
     "sphinx_copybutton",
     "sphinx_design",
+    "explorer",
     "no_release",
     "record_life",
+    "search_words",
     "state_pictures",
     "reference",
     "rights",
@@ -44,6 +46,7 @@ html_theme = "furo"
 html_title = f"kafkaguard {__version__}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = ["search.js"]
 # A prompt is not copied.
 copybutton_prompt_text = r"\$ |>>> |\.\.\. "
 copybutton_prompt_is_regexp = True

@@ -5,16 +5,23 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
+from typing import get_args
 from xml.etree import ElementTree as ET
 
 import pytest
 from docutils import nodes
 
+from kafkaguard._errors.generated import BY_CODE
+from kafkaguard._verdicts.context import Phase
+from kafkaguard._verdicts.rules import RULES
+
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 sys.path.insert(0, str(DOCS))
 
-from no_release import add_words  # noqa: E402 - it is in docs/
+from explorer import PHASES, explorer_data, form  # noqa: E402 - it is in docs/
+from no_release import add_words  # noqa: E402 - likewise
 from record_life import STATES, life_picture  # noqa: E402 - likewise
+from search_words import WORDS  # noqa: E402 - likewise
 
 INK = "{http://www.w3.org/2000/svg}"
 
@@ -76,3 +83,21 @@ def test_prompts_are_not_copied():
         True,
         False,
     ]
+
+
+def test_the_explorer_has_all_rules_in_their_order_and_closes_no_script():
+    """The page carries each rule and each code, and text that cannot end its script."""
+    data = explorer_data()
+    assert [rule["id"] for rule in data["rules"]] == [rule.info.id for rule in RULES]
+    assert set(BY_CODE) <= {error["code"] for error in data["errors"]}
+    assert (
+        "<" not in form().partition('id="explorer-data">')[2].partition("</script>")[0]
+    )
+    assert set(PHASES) == set(get_args(Phase))
+
+
+def test_words_to_search_for_belong_to_pages():
+    """Each page is there, and each word leads to one page."""
+    assert [page for page in WORDS if not (DOCS / f"{page}.md").exists()] == []
+    words = [word for words in WORDS.values() for word in words]
+    assert len(words) == len(set(words))
