@@ -14,6 +14,7 @@ FIRST = "#search-results li:first-child a"
     [
         ("guard", "api"),
         ("retry", "policies"),
+        ("poison", "recipes/poison_record"),
         ("dead letter", "policies"),
         ("lag", "cluster"),
         ("exactly once", "exactly_once"),
