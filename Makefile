@@ -92,6 +92,14 @@ wheel: .venv/installed ## Build the wheel; try each extra in an empty environmen
 docs: .venv/installed ## The documentation, warnings as errors
 	$(BIN)/sphinx-build -q -W --keep-going docs docs/_build/html
 
+# Not part of `make test`, so that it needs no browser.
+.PHONY: site
+site: docs ## The documentation in a real browser (installs Chromium where there is none)
+	$(BIN)/python -m pip install --quiet --editable '.[site]'
+	command -v chromium chromium-browser google-chrome >/dev/null || \
+	apt-get install --yes --quiet --no-install-recommends chromium
+	$(PYTEST) tests/site --browser
+
 .PHONY: release-check
 release-check: .venv/installed ## What must hold before a release: equal builds, licences, no known vulnerability
 	$(BIN)/python -m pip install --quiet --editable '.[release]'

@@ -26,7 +26,12 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx_click",
+    "sphinx_copybutton",
     "sphinx_design",
+    "explorer",
+    "no_release",
+    "record_life",
+    "search_words",
     "state_pictures",
     "reference",
     "rights",
@@ -39,3 +44,9 @@ autodoc_typehints_description_target = "documented_params"
 exclude_patterns = ["_build"]
 html_theme = "furo"
 html_title = f"kafkaguard {__version__}"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_js_files = ["search.js"]
+# A prompt is not copied.
+copybutton_prompt_text = r"\$ |>>> |\.\.\. "
+copybutton_prompt_is_regexp = True

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
 from sphinx.util.docutils import SphinxDirective
-from svg import element, picture, text
+from svg import drawing, element, text
 
 from kafkaguard._delivery.table import CLIENTS, RECORDS, TOPICS, TRANSACTIONS
 from kafkaguard._processing.rounds import ROUNDS
@@ -42,7 +42,8 @@ def state_picture(table: Table[Any, Any]) -> str:
         edges[rows[state], rows[following]].append(_words(event))
     arrows = [_arrow(a, b, ", ".join(names)) for (a, b), names in edges.items()]
     boxes = [_box(row, _words(state)) for state, row in rows.items()]
-    return picture(_WIDTH, _TOP * 2 + _ROW * (len(states) - 1), *arrows, *boxes)
+    height = _TOP * 2 + _ROW * (len(states) - 1)
+    return drawing(_WIDTH, height, *arrows, *boxes, css="picture")
 
 
 def _words(name: str) -> str:
@@ -61,8 +62,6 @@ def _box(row: int, name: str) -> str:
         width=2 * _HALF,
         height=_TALL,
         rx=6,
-        fill="#eef3fb",
-        stroke="#4a6fa5",
     )
     return frame + text(_MIDDLE, _y(row) + 4, name, text_anchor="middle")
 
@@ -77,16 +76,11 @@ def _arrow(start: int, end: int, label: str) -> str:
     path = element(
         "path",
         d=f"M {edge} {y:.0f} C {bend} {y:.0f} {bend} {to:.0f} {edge} {to:.0f}",
-        fill="none",
-        stroke="#888",
+        css="arrow",
     )
     back = edge + side * 9
     tip = ((edge, to), (back, to - _HEAD), (back, to + _HEAD))
-    head = element(
-        "polygon",
-        points=" ".join(f"{x},{y}" for x, y in tip),
-        fill="#888",
-    )
+    head = element("polygon", points=" ".join(f"{x},{y}" for x, y in tip))
     # Of a Bezier curve's point at a third: a third of arrows would share its middle.
     share = 0.34
     reach = 3 * share * (1 - share)
@@ -97,7 +91,6 @@ def _arrow(start: int, end: int, label: str) -> str:
         label,
         text_anchor="start" if side > 0 else "end",
         font_size=11,
-        fill="#333",
     )
     return path + head + words
 

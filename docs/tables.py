@@ -46,7 +46,7 @@ class ErrorTable(SphinxDirective):
         """Draw a row for each code."""
         rows = (
             (
-                str(code),
+                f'<a href="?error={code}">{code}</a>',
                 f"`{cls.name}`",
                 f"`{cls.__name__}`",
                 MEANINGS[code],

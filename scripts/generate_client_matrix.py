@@ -2,7 +2,8 @@
 
 ``python scripts/generate_client_matrix.py`` makes docs/producer_contract.md: scenarios
 by client. It fails if a guarded client breaks the contract. Each run needs a broker and
-takes some minutes; ``--keep FOLDER`` keeps the results for the next call.
+takes some minutes; ``--keep FOLDER`` keeps the results for the next call. The results
+stand in docs/producer_contract.json, and ``--draw`` only draws the page of them.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import inspect
 import json
+import re
 import subprocess
 import sys
 from importlib import import_module
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "producer_contract.md"
+RESULTS = PAGE.with_suffix(".json")
 #: For each client: the module and the classes that inherit the contract.
 CLIENTS = {
     "kafka-python": (
@@ -49,23 +52,72 @@ PARTS = {
 #: Seconds within which a scenario of a bare client must end.
 BARE_S = 10
 HANGS = "hangs"
+#: The scenarios that cost a user most, in the order of the page's table.
+MATTER = (
+    "a_null_key_is_refused_before_anything_is_sent",
+    "a_missing_key_is_told_within_two_seconds",
+    "a_refused_record_costs_the_others_of_its_batch_nothing",
+    "a_producer_is_never_left_dead",
+    "a_key_that_a_serializer_drops_is_a_null_key",
+    "what_was_not_written_is_sent_again_in_order",
+    "sends_of_the_topic_wait_meanwhile",
+    "a_short_dip_of_replicas_is_outlived",
+    "a_broken_sequence_does_not_end_the_producer",
+    "a_gap_in_the_sequence_under_load_crashes_nothing",
+    "a_record_without_an_answer_is_in_doubt_in_time",
+    "flush_and_the_next_send_work_once_a_silent_broker_is_back",
+    "what_is_pending_is_neither_failed_nor_sent_again",
+    "closing_raises_for_unseen_failures",
+    "flush_raises_for_failures_that_nobody_saw",
+    "close_gives_up_in_time_and_says_what_is_in_doubt",
+    "close_ends_in_time_where_no_broker_answers",
+    "what_a_callback_raises_is_told_at_the_flush",
+    "a_factory_builds_a_client_of_the_childs_own",
+    "a_topic_that_does_not_exist_is_told_as_one",
+    "brokers_that_are_away_are_told_apart",
+    "a_wrong_password_is_told_as_one",
+    "a_denied_topic_works_once_it_is_granted",
+    "a_partition_that_was_just_added_is_used",
+    "a_full_buffer_is_waited_for",
+    "a_buffer_that_stays_full_is_told_of_each_record",
+    "a_refused_record_aborts_its_transaction",
+    "a_transaction_that_is_open_at_close_is_aborted_and_told",
+    "b24_a_transaction_that_was_open_for_too_long_is_told",
+    "no_commit_without_offsets_that_could_not_be_sent",
+)
+#: What a user of a bare client sees where the scenario itself asks for more than that
+#: client has; measured by tests/docs/test_start.py and test_first_screen.py.
+MEASURED = {
+    ("a_refused_record_costs_the_others_of_its_batch_nothing", client): words
+    for client, words in (
+        ("kafka-python", "all of the batch are lost"),
+        ("confluent-kafka", "all of the batch are lost"),
+        ("aiokafka", "all of the batch are lost, told as `UnknownError`"),
+    )
+} | {
+    ("a_producer_is_never_left_dead", "kafka-python"): "each later record fails, too",
+}
+#: Errors of a bare client that say something about the client, not about the scenario,
+#: which may call what only a guarded client has.
+NO_FINDING = ("AttributeError", "TypeError", "KeyError")
 HEAD = """\
 <!-- made by scripts/generate_client_matrix.py; do not edit -->
 # What each producer does
 
-The contract that every guarded producer keeps, and what the bare client does in the
-same scenario. Each row is a test against a real broker; ✓ means that the test passes.
-— means that the client has no such thing.
+The contract that every guarded producer keeps. Each scenario is a test against a real
+broker, which each guarded client passes; where a client has no such thing, it says —.
 
-| in the column of a bare client | it means |
+## The {count} that matter most
+
+The columns say what a user of the bare client sees in the same scenario. A cell is
+empty where the scenario asks for more than that client has, so that nothing can be said.
+
+| in a column | it means |
 | --- | --- |
-| ✓ | the same as guarded |
-| `SomeError` | that is raised or told instead |
-| hangs | no end within {bare} s |
-| raises nothing | a mistake or a loss is not told |
-| differs | the records, or what is told about them, differ |
-| has no `name` | the client does not have what the scenario asks for |
-| not run | that run has ended before |
+| as guarded | the bare client does the same |
+| no end | no outcome within {bare} s |
+| not told | a mistake or a loss raises nothing |
+| `SomeError` | that is raised or told |
 """
 TAIL = """
 ## Next step
@@ -207,7 +259,15 @@ def _kept(target: Path) -> dict[str, str]:
 
 def words(test: str) -> str:
     """Convert the name of a test to words."""
-    return test.removeprefix("test_").replace("_", " ")
+    return re.sub(r"^test_(b\d+_)?", "", test).replace("_", " ")
+
+
+def seen(cell: str) -> str:
+    """Return what a user of a bare client sees, or nothing where that is not known."""
+    plain = {"✓": "as guarded", HANGS: "no end", "raises nothing": "not told"}
+    if cell.startswith("`") and cell.strip("`") not in NO_FINDING:
+        return cell
+    return "—" if cell == "—" else plain.get(cell, "")
 
 
 def page(found: dict[tuple[str, bool], dict[str, str]]) -> str:
@@ -224,22 +284,48 @@ def page(found: dict[tuple[str, bool], dict[str, str]]) -> str:
     ]
     if broken:
         sys.exit("\n".join(["the contract is broken:", *broken]))
-    lines = [HEAD.format(bare=BARE_S)]
+    by_name = {test: (part, sentence) for part, test, sentence in scenarios()}
+    lines = [HEAD.format(bare=BARE_S, count=len(MATTER))]
+    lines += [f"| scenario | {' | '.join(f'bare {client}' for client in CLIENTS)} |"]
+    lines += ["| --- |" + " --- |" * len(CLIENTS)]
+    for name in MATTER:
+        _, sentence = by_name.pop(f"test_{name}")
+        cells = " | ".join(_cell(found, name, client) for client in CLIENTS)
+        lines.append(f"| {_told(name, sentence)} | {cells} |")
+    lines += ["\n## All others"]
     last = ""
-    for part, test, sentence in scenarios():
+    for test, (part, sentence) in by_name.items():
         if part != last:
-            columns = " | ".join(f"{client} | bare" for client in CLIENTS)
-            lines += [f"\n## {part.capitalize()}\n", f"| scenario | {columns} |"]
-            lines.append("| --- |" + " --- |" * (2 * len(CLIENTS)))
+            lines += [
+                *([":::"] if last else []),
+                f"\n:::{{dropdown}} {part.capitalize()}",
+            ]
             last = part
-        cells = []
-        for client in CLIENTS:
-            guarded = found[client, False].get(test, "—")
-            missing = "—" if guarded == "—" else "not run"
-            cells += [guarded, found[client, True].get(test, missing)]
-        row = " | ".join(cells)
-        lines.append(f"| **{words(test)}**: {sentence.replace('|', '/')} | {row} |")
-    return "\n".join([*lines, TAIL])
+        without = [c for c in CLIENTS if test not in found[c, False]]
+        note = f" (not {', '.join(without)})" if without else ""
+        lines.append(f"- {_told(test, sentence)}{note}")
+    return "\n".join([*lines, ":::", TAIL])
+
+
+def _cell(found: dict[tuple[str, bool], dict[str, str]], name: str, client: str) -> str:
+    test = f"test_{name}"
+    if test not in found[client, False]:
+        return "—"
+    return MEASURED.get((name, client)) or seen(found[client, True].get(test, ""))
+
+
+def _told(test: str, sentence: str) -> str:
+    return f"**{words(test)}**: {sentence.replace('|', '/')}"
+
+
+def kept() -> dict[tuple[str, bool], dict[str, str]]:
+    """Return the results of the last run."""
+    found = json.loads(RESULTS.read_text())
+    return {
+        (client, is_bare): found[f"{client} {'bare' if is_bare else 'guarded'}"]
+        for client in CLIENTS
+        for is_bare in (False, True)
+    }
 
 
 def main() -> None:
@@ -248,14 +334,20 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, metavar="FOLDER")
     parser.add_argument("--run", nargs=2, metavar=("CLIENT", "FILE"))
     parser.add_argument("--bare", action="store_true")
+    parser.add_argument("--draw", action="store_true")
     given = parser.parse_args()
     sys.path.insert(0, str(ROOT))
     if given.run:
         client, target = given.run
         run(client, is_bare=given.bare, target=Path(target))
         return
-    with TemporaryDirectory() as folder:
-        PAGE.write_text(page(results(given.keep or Path(folder))))
+    if not given.draw:
+        with TemporaryDirectory() as folder:
+            found = results(given.keep or Path(folder))
+        named = {f"{c} {'bare' if b else 'guarded'}": e for (c, b), e in found.items()}
+        text = json.dumps(named, indent=1, ensure_ascii=False)
+        RESULTS.write_text(f"{text}\n")
+    PAGE.write_text(page(kept()))
 
 
 if __name__ == "__main__":

@@ -69,11 +69,22 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="run the tests that need neither Java nor Spark, with no Java in reach",
     )
     parser.addoption(
+        "--browser",
+        action="store_true",
+        help="also run tests/site, which need a Chromium and the built site",
+    )
+    parser.addoption(
         "--leaks",
         action="store_true",
         help="fail each test that leaves a socket, a thread or a client open, not only "
         f"those of {', '.join(_CLOSING)}",
     )
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave the tests of the built site to ``make site``, which installs a browser."""
+    is_site = collection_path == Path(__file__).parent / "site"
+    return True if is_site and not config.getoption("--browser") else None
 
 
 def pytest_configure(config: pytest.Config) -> None:

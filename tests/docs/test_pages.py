@@ -10,8 +10,10 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(page for page in DOCS.glob("*.md") if page.name != "index.md")
+RECIPES = sorted((DOCS / "recipes").glob("*.md"))
 TEXTS = [
     *PAGES,
+    *RECIPES,
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
     ROOT / "examples/README.md",
 ]
@@ -62,7 +64,7 @@ def test_every_page_is_in_a_part_of_the_site():
     assert sorted(page.stem for page in PAGES) == sorted(named)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [*PAGES, *RECIPES], ids=lambda page: page.stem)
 def test_page_ends_with_a_next_step(page):
     """The last section is the same on every page, and it leads to another page."""
     *_, last = re.split(r"^## ", page.read_text(), flags=re.MULTILINE)
