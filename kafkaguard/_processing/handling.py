@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from kafkaguard._common.public import public
 from kafkaguard._errors import ClientConfigurationError, ClientStateError
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     #: Calls the application's deserialisers.
     Decode = Callable[[Any], Any]
 
+#: What a function returns instead of running its body.
+_UNSTARTED: Final = (CoroutineType, GeneratorType, AsyncGeneratorType)
 #: The chunk that this thread or task handles, what turns the time of its driver into
 #: seconds since 1970, and what returns a record's offset.
 CURRENT: ContextVar[
@@ -94,13 +97,13 @@ def handle(
             for record in chunk.begin():
                 if stops:
                     return chunk.at, {}
-                if (result := handler(record)) is not None:
+                if isinstance(result := handler(record), _UNSTARTED):
                     _refuse_result(result)
         else:
             for record in chunk.begin():
                 if stops:
                     return chunk.at, {}
-                if (result := handler(decode(record))) is not None:
+                if isinstance(result := handler(decode(record)), _UNSTARTED):
                     _refuse_result(result)
     except BaseException as error:  # noqa: BLE001 - the machine judges it
         index = chunk.at
@@ -125,16 +128,14 @@ def never_runs(handler: Callable[..., object], *, awaited: bool) -> str | None:
     return None
 
 
-def _refuse_result(result: object) -> None:
+def _refuse_result(result: Any) -> NoReturn:
     """Refuse what only a body that has not run returns.
 
     Raises:
         ClientConfigurationError: The record was not handled.
     """
-    if inspect.iscoroutine(result) or inspect.isgenerator(result):
+    if not inspect.isasyncgen(result):
         result.close()
-    elif not inspect.isasyncgen(result):
-        return
     raise ClientConfigurationError(
         f"the handler returned a {type(result).__name__}, so its body has not run: "
         "give process() a plain function that does the work"
@@ -167,7 +168,7 @@ def handle_batch(
     records, failures = decode_batch(chunk, decode)
     if records:
         try:
-            if (result := handler(records)) is not None:
+            if isinstance(result := handler(records), _UNSTARTED):
                 _refuse_result(result)
         except BaseException as error:  # noqa: BLE001 - the machine judges it
             return len(chunk.records), {WHOLE: error}
