@@ -29,6 +29,7 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_design",
     "explorer",
+    "figures",
     "no_release",
     "record_life",
     "search_words",

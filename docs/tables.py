@@ -55,7 +55,14 @@ class ErrorTable(SphinxDirective):
             )
             for code, cls in sorted(BY_CODE.items())
         )
-        headings = ("Code", "Name", "Class", "Meaning", "Java retries", "Next step")
+        headings = (
+            "Code",
+            "Name",
+            "Class in `kafkaguard.errors`",
+            "Meaning",
+            "Java retries",
+            "Next step",
+        )
         return parse(self, table(headings, rows))
 
 

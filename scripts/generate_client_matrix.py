@@ -110,7 +110,7 @@ broker, which each guarded client passes; where a client has no such thing, it s
 ## The {count} that matter most
 
 The columns say what a user of the bare client sees in the same scenario. A cell is
-empty where the scenario asks for more than that client has, so that nothing can be said.
+empty where the scenario asks for more than that client has: nothing can be said then.
 
 | in a column | it means |
 | --- | --- |
@@ -259,7 +259,7 @@ def _kept(target: Path) -> dict[str, str]:
 
 def words(test: str) -> str:
     """Convert the name of a test to words."""
-    return re.sub(r"^test_(b\d+_)?", "", test).replace("_", " ")
+    return re.sub(r"^(test_)?(b\d+_)?", "", test).replace("_", " ")
 
 
 def seen(cell: str) -> str:

@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 import tomllib
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from rich.console import Console
 from rich.terminal_theme import MONOKAI
 from rich.text import Text
 
-from kafkaguard import load_policy
+from kafkaguard import __version__, load_policy
 from kafkaguard.cli.lag_table import table
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -42,7 +43,9 @@ _GOOD, _ASIDE, _LOST, _LINE = "#2c7fb8", "#fdae61", "#d7191c", "#4a6fa5"
 def pictures() -> dict[str, str]:
     """Draw all pictures; return the documents by file name."""
     return {
-        "demo.svg": demo_chart(json.loads((RECORDED / "demo.json").read_text())),
+        "demo.svg": demo_chart(
+            json.loads((RECORDED / "demo.json").read_text()), made()
+        ),
         "explain.svg": terminal("kafkaguard explain 87", explained()),
         "lag-watch.svg": terminal(
             "kafkaguard lag --watch", (RECORDED / "lag.txt").read_text()
@@ -50,6 +53,12 @@ def pictures() -> dict[str, str]:
         "layers.svg": layers(),
         **{f"schedule-{name}.svg": schedule(name) for name in SCHEDULES},
     }
+
+
+def made() -> dict[str, str]:
+    """Return the version and the day of the recordings."""
+    written: dict[str, str] = json.loads((RECORDED / "made.json").read_text())
+    return written
 
 
 def schedule(preset: str) -> str:
@@ -86,7 +95,7 @@ def terminal(command: str, output: str, width: int = 110) -> str:
     return "\n".join(line.rstrip() for line in drawn.splitlines()) + "\n"
 
 
-def demo_chart(demo: dict[str, Any]) -> str:
+def demo_chart(demo: dict[str, Any], made: dict[str, str]) -> str:
     """Draw the outcomes of the flights: a bar for each way to write them."""
     left, wide, high, top = 150, 560, 34, 62
     before, after = demo["unguarded"], demo["guarded"]
@@ -97,16 +106,18 @@ def demo_chart(demo: dict[str, Any]) -> str:
             "Spark's own sink",
             (once, 0, before["lost"] + demo["keyless"]),
             (
-                f"job failed: {before['error']}; {before['repeated']:,} duplicates; "
-                f"{right:,} of {demo['aircraft']:,} aircraft show their last flight"
+                f"job failed after {before['seconds']:.0f} s: {before['error']}; "
+                f"{before['repeated']:,} duplicates; {right:,} of "
+                f"{demo['aircraft']:,} last flights right"
             ),
         ),
         (
             "kafkaguard",
             (after["delivered"], after["dead_lettered"], after["lost"]),
             (
-                f"job done; {after['repeated']:,} duplicates; {after['latest']:,} of "
-                f"{demo['aircraft']:,} aircraft show their last flight"
+                f"job done after {after['seconds']:.0f} s; "
+                f"{after['repeated']:,} duplicates; {after['latest']:,} of "
+                f"{demo['aircraft']:,} last flights right"
             ),
         ),
     )
@@ -142,6 +153,10 @@ def demo_chart(demo: dict[str, Any]) -> str:
         parts.append(element("rect", **square, fill=colour))
         parts.append(text(x + 18, top + 168, words))
         x += 34 + 7 * len(words)
+    by = f"kafkaguard {made['version']}, {made['date']}"
+    parts.append(
+        text(left + wide, top + 168, by, text_anchor="end", font_size=11, fill="#555")
+    )
     return picture(left + wide + 30, top + 184, *parts)
 
 
@@ -205,6 +220,9 @@ def record() -> None:
     )
     (RECORDED / "demo.json").write_text(done.stdout)
     record_lag()
+    today = datetime.now(UTC).date().isoformat()
+    written = json.dumps({"version": __version__, "date": today})
+    (RECORDED / "made.json").write_text(f"{written}\n")
 
 
 def record_lag() -> None:

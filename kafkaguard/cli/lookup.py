@@ -114,6 +114,11 @@ class Finding:
         return self.error_class()
 
 
+def class_name(cls: type[e.KafkaGuardError]) -> str:
+    """Return the name of a class of errors as a program imports it."""
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
 def find_error(text: str) -> Finding | None:
     """Find the error that a text is about.
 

@@ -104,7 +104,7 @@ kafka.errors.TopicAuthorizationFailedError: [Error 29] topic secret
 def test_errors_without_a_code_are_explained(typed, cls):
     """What a client says by itself has a class, a meaning and a next step."""
     found = explained(typed)
-    assert found["class"] == cls
+    assert found["class"] == f"kafkaguard.errors.{cls}"
     assert found["meaning"]
 
 
@@ -254,7 +254,9 @@ def test_context_on_the_command_line_decides():
     given = explained("7", "--api", "produce", "--idempotent")
     assert given["verdict"]["rule"] == "sequence-protects"
     given = explained("9", "--api", "list_offsets", "--tiered")
-    assert given["verdict"]["error_class"] == "RemoteStorageNotReadyError"
+    assert given["verdict"]["error_class"] == (
+        "kafkaguard.errors.RemoteStorageNotReadyError"
+    )
 
 
 def test_a_code_from_the_future_is_explained_too():

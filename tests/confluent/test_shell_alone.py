@@ -130,6 +130,30 @@ def until(condition):
         time.sleep(0.001)
 
 
+@pytest.mark.parametrize(
+    ("error", "lines"),
+    [
+        (FATAL, 0),
+        (KafkaException(KafkaError(KafkaError._FATAL)), 0),
+        (KafkaException(KafkaError(KafkaError._STATE)), 1),
+    ],
+)
+def test_a_dead_client_that_was_replaced_closes_without_a_word(
+    make, caplog, error, lines
+):
+    """Its death was reported, and its records were sent by the next one."""
+
+    class Dead(Quiet):
+        def close(self):
+            super().close()
+            raise error
+
+    shell = make(client=Dead())
+    shell.close(LONG_S)
+    assert shell.client.closed == 1
+    assert len(caplog.records) == lines
+
+
 def test_a_second_client_may_die_as_the_first_one_did(make, told):
     """Each death is reported; what a client drops then is not the record's fault."""
     shell = make()

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from kafkaguard import errors
+
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(page for page in DOCS.glob("*.md") if page.name != "index.md")
@@ -70,3 +72,11 @@ def test_page_ends_with_a_next_step(page):
     *_, last = re.split(r"^## ", page.read_text(), flags=re.MULTILINE)
     assert last.startswith("Next step\n")
     assert LINK.search(last)
+
+
+@pytest.mark.parametrize("page", [*PAGES, *RECIPES], ids=lambda page: page.stem)
+def test_a_class_of_errors_has_its_full_name(page):
+    """In prose a reader sees where to import it from; a client's class is no such."""
+    if page.stem not in ("producer_contract", "design"):
+        named = re.findall(r"`(?:errors\.)?([A-Z]\w+)`", _prose(page))
+        assert sorted(set(named) & set(errors.__all__)) == []

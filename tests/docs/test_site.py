@@ -14,11 +14,13 @@ from docutils import nodes
 from kafkaguard._errors.generated import BY_CODE
 from kafkaguard._verdicts.context import Phase
 from kafkaguard._verdicts.rules import RULES
+from kafkaguard.testing.cluster.jars import DEFAULT_VERSION
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 sys.path.insert(0, str(DOCS))
 
 from explorer import PHASES, explorer_data, form  # noqa: E402 - it is in docs/
+from figures import _gate, figures  # noqa: E402 - likewise
 from no_release import add_words  # noqa: E402 - likewise
 from record_life import STATES, life_picture  # noqa: E402 - likewise
 from search_words import WORDS  # noqa: E402 - likewise
@@ -101,3 +103,30 @@ def test_words_to_search_for_belong_to_pages():
     assert [page for page in WORDS if not (DOCS / f"{page}.md").exists()] == []
     words = [word for words in WORDS.values() for word in words]
     assert len(words) == len(set(words))
+
+
+def test_figures_name_benchmarks_that_there_are_and_have_whole_rows():
+    """Each benchmark has a place, and each row a measured number or none at all."""
+    parts = [part for area in figures()["performance"] for part in area["parts"]]
+    there = {path.stem for path in (DOCS.parent / "benchmarks").glob("[a-z]*.py")}
+    named = {part["benchmark"] for part in parts}
+    assert there - named == {"empty_source"}  # a part of others
+    assert named <= there
+    for what, measured, _, gate in (row for part in parts for row in part["rows"]):
+        assert measured > 0, what
+        assert gate == "" or float(gate) > 0, what
+
+
+def test_a_gate_that_was_missed_says_so():
+    """The page shows what was measured, also above its gate."""
+    assert _gate(1.32, 1.25) == "1.25, missed"
+    assert _gate(1.0, 1.05) == "1.05"
+    assert _gate(1.0, "") == ""
+
+
+def test_the_tutorial_shows_the_address_as_the_command_prints_it():
+    """With the version of Kafka that the command starts."""
+    page = (DOCS / "start.md").read_text()
+    printed = re.search(r"^Kafka (\S+) is ready at (\S+) - Ctrl-C", page, re.MULTILINE)
+    assert printed[1] == DEFAULT_VERSION
+    assert f"export KAFKA={printed[2]}\n" in page

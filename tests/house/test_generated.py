@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 
@@ -20,7 +22,16 @@ def test_pictures_show_what_the_code_does(load_script):
         assert len(drawn) < 40_000, name
 
 
-@pytest.mark.parametrize("name", ["demo.json", "lag.txt"])
+def test_what_is_recorded_is_not_older_than_the_release_before_this_one(load_script):
+    """A picture shows its version, and `make pictures` makes it anew for a release."""
+    script = load_script("generate_pictures")
+    changelog = (script.ROOT / "CHANGELOG.md").read_text()
+    versions = re.findall(r"^## (\d+\.\d+\.\d+)", changelog, re.MULTILINE)
+    assert script.made()["version"] in versions[:2], "run `make pictures`"
+    assert script.made()["date"] in (script.IMAGES / "demo.svg").read_text()
+
+
+@pytest.mark.parametrize("name", ["demo.json", "lag.txt", "made.json"])
 def test_what_pictures_are_drawn_from_is_recorded(load_script, name):
     """The real output is kept beside the pictures."""
     assert (load_script("generate_pictures").RECORDED / name).stat().st_size > 0

@@ -499,10 +499,7 @@ class ConfluentShell(ReportingShell):
 
     def report_if_dead(self, client: Any, error: KafkaException) -> bool:
         """Return whether an exception means that a producer is dead; report a death."""
-        inner = inner_error(error)
-        is_dead = inner is not None and (
-            inner.fatal() or inner.code() in (KafkaError._FATAL, KafkaError._FENCED)  # noqa: SLF001 - documented constants
-        )
+        is_dead = _is_death(error)
         if is_dead and client is self.client:
             self.death = self.death or error
             if self._final_death is None:
@@ -920,12 +917,23 @@ class ConfluentShell(ReportingShell):
             client.close()
         # confluent-kafka may raise a SystemError that hides a KafkaException.
         except (KafkaException, SystemError) as error:
+            # A dead client closes with the error of its death, which was reported.
+            if isinstance(error, KafkaException) and _is_death(error):
+                return
             _log.warning(
                 "client_not_closed",
                 "closing the client failed (%s)",
                 error,
                 error=error,
             )
+
+
+def _is_death(error: KafkaException) -> bool:
+    """Return whether an exception means that a producer is dead."""
+    inner = inner_error(error)
+    return inner is not None and (
+        inner.fatal() or inner.code() in (KafkaError._FATAL, KafkaError._FENCED)  # noqa: SLF001 - documented constants
+    )
 
 
 def says_unknown_partition(error: KafkaException) -> bool:

@@ -11,6 +11,7 @@ from kafkaguard._errors.base import Action
 from kafkaguard._errors.generated import BY_CODE, KAFKA_VERSION, RETRIABLE_CODES
 from kafkaguard._verdicts.classification import classify
 from kafkaguard.cli.group import request_name
+from kafkaguard.cli.lookup import class_name
 from kafkaguard.cli.output import PlainTable, console
 
 
@@ -34,7 +35,7 @@ def errors(*, api: str | None, action: str | None, as_json: bool) -> None:
                 {
                     "code": code,
                     "name": cls.name,
-                    "class": cls.__name__,
+                    "class": class_name(cls),
                     "retriable_in_java": code in RETRIABLE_CODES,
                     "action": str(verdict.action),
                     "written": verdict.written,

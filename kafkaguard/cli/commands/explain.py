@@ -20,7 +20,13 @@ from kafkaguard._verdicts.classification import classify
 from kafkaguard._verdicts.context import TopicFacts
 from kafkaguard.cli.client_behaviour import JAVA, Habits, clients, habits_of, source
 from kafkaguard.cli.group import Problem, request_name
-from kafkaguard.cli.lookup import NAMES, Finding, find_errors, nearest_name
+from kafkaguard.cli.lookup import (
+    NAMES,
+    Finding,
+    class_name,
+    find_errors,
+    nearest_name,
+)
 from kafkaguard.cli.output import PlainTable, console, styled
 
 if TYPE_CHECKING:
@@ -233,7 +239,7 @@ def _as_dict(
         "meaning": _meaning(finding),
         "note": finding.note,
         "caution": _CAUTIONS.get(finding.client or ""),
-        "class": cls.__name__,
+        "class": class_name(cls),
         "families": _families(cls),
         "verdict": _verdict_dict(verdict),
         "depends": [{"when": when, **_verdict_dict(v)} for when, v in others],
@@ -256,7 +262,7 @@ def _verdict_dict(verdict: Verdict) -> dict[str, Any]:
         "action": str(verdict.action),
         "retriable": verdict.retriable,
         "written": verdict.written,
-        "error_class": verdict.error_class.__name__,
+        "error_class": class_name(verdict.error_class),
         "rule": verdict.rule.id,
         "sentence": verdict.rule.sentence,
         "scenario": verdict.rule.scenario,
@@ -287,10 +293,10 @@ def _print(
     cls = finding.error_class
     number = "" if cls.code is None else f" ({cls.code})"
     screen = console()
-    families = " < ".join([cls.__name__, *_families(cls)])
+    families = " < ".join([class_name(cls), *_families(cls)])
     lines = [
         ("", _meaning(finding)),
-        ("class", f"kafkaguard.errors.{families}"),
+        ("class", families),
         ("next step", f"{verdict.action}: {verdict.rule.sentence}"),
         ("written", str(verdict.written)),
         ("why", verdict.rule.scenario),
