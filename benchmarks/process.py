@@ -34,7 +34,7 @@ OTHERS = {
     "FastStream aiokafka, raw": ("aiokafka", 10, 1),
 }
 OTHER_PAIRS = 3
-OTHER_RECORDS = 20_000
+OTHER_RECORDS = 50_000
 #: The most bytes that are fetched, as a multiple of the bare loop's.
 BYTES_LIMIT = 1.2
 #: A slow handler: so many large records; it hangs once each few hundred, for so long
@@ -119,7 +119,9 @@ def measure_others(servers, topic, check, pairs):
                 theirs, _ = fresh(
                     other, name, servers, topic, group, OTHER_RECORDS, batch=batch
                 )
-                ours, _ = fresh(processed, client, servers, topic, batch=batch)
+                ours, _ = fresh(
+                    processed, client, servers, topic, OTHER_RECORDS, batch=batch
+                )
                 rows.append((theirs, theirs / ours))
             theirs, gain = map(statistics.median, zip(*rows, strict=True))
             cells += [f"{theirs:.1f}", check(gain, limit, least=True)]
@@ -142,10 +144,11 @@ def main(pairs=PAIRS):
     check, console = Check(), Console()
     with KafkaCluster() as cluster:
         servers = cluster.bootstrap_servers
-        topic, large, few = (cluster.create_topic(partitions=4) for _ in range(3))
+        topic, small, large, few = (cluster.create_topic(partitions=4) for _ in "1234")
         fill(servers, topic, RECORDS)
         console.print(measure_bare(servers, topic, check, pairs))
-        console.print(measure_others(servers, topic, check, min(pairs, OTHER_PAIRS)))
+        fill(servers, small, OTHER_RECORDS)
+        console.print(measure_others(servers, small, check, min(pairs, OTHER_PAIRS)))
         fill(servers, large, SLOW_RECORDS, value=SLOW_VALUE)
         console.print(measure_slow(servers, large, check))
         fill(servers, few, 1_600, keys=100)
