@@ -119,6 +119,7 @@ mutate: .venv/installed ## A sample of small wrong changes, and whether tests fa
 
 .PHONY: bench
 bench: .venv/installed ## Measure what guarding costs
+	$(BIN)/python -m pip install --quiet --editable '.[bench]'
 	$(BIN)/python -m benchmarks
 
 .PHONY: versions

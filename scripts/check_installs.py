@@ -95,7 +95,7 @@ BESIDE = {"aiokafka,confluent,testing": "pytest-asyncio"}
 
 def untried() -> set[str]:
     """Find extras, and combinations on a page, that are not in the table."""
-    named = set(_extras()) - {"dev", "release", "site"}
+    named = set(_extras()) - {"bench", "dev", "release", "site"}
     for page in PAGES:
         named |= set(re.findall(r"kafkaguard\[([\w,]+)\]", page.read_text()))
     return named - set(INSTALLS)

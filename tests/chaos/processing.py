@@ -7,6 +7,7 @@ or a dead letter, in the order of its key within a service, and committed.
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tempfile
@@ -20,6 +21,8 @@ import confluent_kafka
 
 from tests.chaos.service import POISON
 
+#: What clients say of a member that is no longer one, or of an outdated commit.
+LOST = re.compile("CommitFailed|UnknownMember|UNKNOWN_MEMBER|ILLEGAL_GEN|MAX_POLL")
 PARTITIONS = 6
 KEYS = 50
 #: Seconds that the services have at the end to handle what is left.
@@ -179,13 +182,12 @@ def play(cluster, client, seconds, random, faults, *, bare=False):
             for service in services:
                 service.kill()
         handled, disorder = read_logs(services)
-        errors = Counter(
-            line.split("(")[0]
+        lines = [
+            line
             for service in services
             for log in service.logs
             for line in Path(f"{log}.err").read_text().splitlines()
-            if "Error" in line
-        )
+        ]
     letters = read_letters(servers, f"{topic}.dlq")
     numbers = range(source.count)
     poison = {n for n in numbers if n % POISON == POISON - 1}
@@ -202,6 +204,7 @@ def play(cluster, client, seconds, random, faults, *, bare=False):
         "handled again": sum(n - 1 for n in handled.values()),
         "letters twice": sum(n - 1 for n in letters.values()),
         "kills of a service": kills,
-        **errors,
+        "lines of a lost membership": sum(map(bool, map(LOST.search, lines))),
+        **Counter(line.split("(")[0] for line in lines if "Error" in line),
     }
     return bad, facts

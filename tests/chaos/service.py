@@ -1,8 +1,8 @@
 """A service that handles records while brokers fail, to be killed.
 
 ``python -m tests.chaos.service CLIENT SERVERS TOPIC WORKERS LOG``: it writes a line for
-each record that it has handled: key, number, partition, offset. ``--bare`` is the loop
-that is written by hand, with the client's defaults and a commit each five seconds.
+each record that it has handled: key, number, partition, offset. ``--bare`` is the
+careful loop that is written by hand: it commits after each poll what it has handled.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import asyncio
 import sys
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 from kafkaguard import guard
@@ -111,36 +112,129 @@ def run_aiokafka(servers, topic, workers, handler):
     asyncio.run(run())
 
 
-RUNS = {
-    "kafka-python": run_kafka_python,
-    "confluent": run_confluent,
-    "aiokafka": run_aiokafka,
-}
+def attempt(handle, record, send_letter):
+    """Handle a record as loops that are written by hand do: retry, then set aside."""
+    for wait in (0.1, None):
+        try:
+            handle(record)
+        except PoisonError:
+            if wait is None:
+                send_letter(record)
+            else:
+                time.sleep(wait)
+        else:
+            return
 
 
-def run_bare(servers, topic, handler):
-    """Run the loop that many write by hand: poll, handle, catch, send a letter."""
-    from confluent_kafka import Consumer, Producer
+def run_bare_kafka_python(servers, topic, _, handler):
+    """Poll, handle, retry with a sleep, send a letter, commit: with kafka-python."""
+    from kafka import KafkaConsumer, KafkaProducer
+    from kafka.errors import CommitFailedError
 
-    producer = Producer({"bootstrap.servers": servers})
+    def send_letter(record):
+        letter = producer.send(f"{topic}.dlq", value=record.value, key=record.key)
+        letter.get(timeout=30)
+
+    producer = KafkaProducer(bootstrap_servers=servers, acks="all")
+    consumer = KafkaConsumer(
+        topic,
+        bootstrap_servers=servers,
+        group_id=topic,
+        auto_offset_reset="earliest",
+        session_timeout_ms=10_000,
+        enable_auto_commit=False,
+    )
+    with closing(producer), closing(consumer):
+        while True:
+            for records in consumer.poll(timeout_ms=1000).values():
+                for record in records:
+                    attempt(handler.kafka_python, record, send_letter)
+            try:
+                consumer.commit()
+            except CommitFailedError as error:
+                print(repr(error), file=sys.stderr, flush=True)
+
+
+def run_bare_confluent(servers, topic, _, handler):
+    """Do the same with confluent-kafka."""
+    from confluent_kafka import Consumer, KafkaException, Producer
+
+    def send_letter(message):
+        errors = []
+        producer.produce(
+            f"{topic}.dlq",
+            message.value(),
+            key=message.key(),
+            on_delivery=lambda error, _: errors.append(error),
+        )
+        producer.flush(30)
+        if errors != [None]:
+            raise RuntimeError(errors)
+
+    producer = Producer({"bootstrap.servers": servers, "acks": "all"})
     consumer = Consumer(
         {
             "bootstrap.servers": servers,
             "group.id": topic,
             "auto.offset.reset": "earliest",
             "session.timeout.ms": 10_000,
+            "enable.auto.commit": False,
         }
     )
     consumer.subscribe([topic])
-    while True:
-        message = consumer.poll(1.0)
-        if message is None or message.error():
-            continue
-        try:
-            handler.confluent(message)
-        except PoisonError:
-            producer.produce(f"{topic}.dlq", message.value(), key=message.key())
-            producer.poll(0)
+    with closing(consumer):
+        while True:
+            messages = [m for m in consumer.consume(500, 1.0) if m.error() is None]
+            for message in messages:
+                attempt(handler.confluent, message, send_letter)
+            try:
+                if messages:
+                    consumer.commit(asynchronous=False)
+            except KafkaException as error:
+                print(repr(error), file=sys.stderr, flush=True)
+
+
+def run_bare_aiokafka(servers, topic, _, handler):
+    """Do the same with aiokafka."""
+    from aiokafka.errors import CommitFailedError
+
+    from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+
+    async def run():
+        consumer = AIOKafkaConsumer(
+            topic,
+            bootstrap_servers=servers,
+            group_id=topic,
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+        )
+        producer = AIOKafkaProducer(bootstrap_servers=servers, acks="all")
+        async with producer, consumer:
+            while True:
+                found = await consumer.getmany(timeout_ms=1000)
+                for records in found.values():
+                    for record in records:
+                        try:
+                            await handler.aiokafka(record)
+                        except PoisonError:
+                            await asyncio.sleep(0.1)
+                            await producer.send_and_wait(
+                                f"{topic}.dlq", record.value, key=record.key
+                            )
+                try:
+                    if found:
+                        await consumer.commit()
+                except CommitFailedError as error:
+                    print(repr(error), file=sys.stderr, flush=True)
+
+    asyncio.run(run())
+
+
+RUNS = {
+    "kafka-python": (run_kafka_python, run_bare_kafka_python),
+    "confluent": (run_confluent, run_bare_confluent),
+    "aiokafka": (run_aiokafka, run_bare_aiokafka),
+}
 
 
 def main():
@@ -154,11 +248,10 @@ def main():
     parser.add_argument("--bare", action="store_true")
     chosen = parser.parse_args()
     handler = Handler(chosen.log)
-    if chosen.bare:
-        run_bare(chosen.servers, chosen.topic, handler)
+    run = RUNS[chosen.client][chosen.bare]
     while True:
         try:
-            RUNS[chosen.client](chosen.servers, chosen.topic, chosen.workers, handler)
+            run(chosen.servers, chosen.topic, chosen.workers, handler)
         except Exception as error:  # an orchestrator would start it again
             print(repr(error), file=sys.stderr, flush=True)
             time.sleep(1)
