@@ -1,14 +1,16 @@
 """A service that handles records while brokers fail, to be killed.
 
-``python -m tests.chaos.service CLIENT SERVERS TOPIC WORKERS LOG``: it writes a line for
-each record that it has handled: key, number, partition, offset. ``--bare`` is the loop
-that is written by hand, with the client's defaults and a commit each five seconds.
+``python -m tests.chaos.service CLIENT SETTINGS TOPIC WORKERS LOG``: it writes a line for
+each record that it has handled: key, number, partition, offset, ``time.monotonic()``.
+``--bare`` is the loop that is written by hand, with the client's defaults and a commit
+each five seconds.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import sys
 import threading
 import time
@@ -45,7 +47,8 @@ class Handler:
         if int(value) % POISON == POISON - 1:
             raise PoisonError
         with self._lock:
-            self._lines.write(f"{key.decode()} {int(value)} {partition} {offset}\n")
+            line = f"{key.decode()} {int(value)} {partition} {offset}"
+            self._lines.write(f"{line} {time.monotonic():.3f}\n")
 
     def kafka_python(self, record):
         """Handle a record of kafka-python."""
@@ -62,46 +65,49 @@ class Handler:
         self.kafka_python(record)
 
 
-def run_kafka_python(servers, topic, workers, handler):
+def run_kafka_python(settings, topic, workers, handler):
     """Run the service with kafka-python."""
     from kafka import KafkaConsumer
 
     config = {
-        "bootstrap_servers": servers,
+        **settings,
         "group_id": topic,
         "auto_offset_reset": "earliest",
         "session_timeout_ms": 10_000,
+        "metadata_max_age_ms": 5_000,
     }
     with guard(factory=KafkaConsumer, config=config, policy=POLICY) as consumer:
         consumer.subscribe([topic])
         consumer.process(handler.kafka_python, workers=workers, order="key")
 
 
-def run_confluent(servers, topic, workers, handler):
+def run_confluent(settings, topic, workers, handler):
     """Run the service with confluent-kafka."""
     from confluent_kafka import Consumer
 
     config = {
-        "bootstrap.servers": servers,
+        **settings,
         "group.id": topic,
         "auto.offset.reset": "earliest",
         "session.timeout.ms": 10_000,
+        "topic.metadata.refresh.interval.ms": 5_000,
     }
     with guard(factory=Consumer, config=config, policy=POLICY) as consumer:
         consumer.subscribe([topic])
         consumer.process(handler.confluent, workers=workers, order="key")
 
 
-def run_aiokafka(servers, topic, workers, handler):
+def run_aiokafka(settings, topic, workers, handler):
     """Run the service with aiokafka."""
     from aiokafka import AIOKafkaConsumer
 
     async def run():
         config = {
-            "bootstrap_servers": servers,
+            **settings,
             "group_id": topic,
             "auto_offset_reset": "earliest",
             "rebalance_timeout_ms": 10_000,
+            "metadata_max_age_ms": 5_000,
         }
         factory = AIOKafkaConsumer
         async with guard(factory=factory, config=config, policy=POLICY) as consumer:
@@ -118,14 +124,14 @@ RUNS = {
 }
 
 
-def run_bare(servers, topic, handler):
+def run_bare(settings, topic, handler):
     """Run the loop that many write by hand: poll, handle, catch, send a letter."""
     from confluent_kafka import Consumer, Producer
 
-    producer = Producer({"bootstrap.servers": servers})
+    producer = Producer(settings)
     consumer = Consumer(
         {
-            "bootstrap.servers": servers,
+            **settings,
             "group.id": topic,
             "auto.offset.reset": "earliest",
             "session.timeout.ms": 10_000,
@@ -147,7 +153,7 @@ def main():
     """Run until it is killed."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos.service")
     parser.add_argument("client", choices=RUNS)
-    parser.add_argument("servers")
+    parser.add_argument("settings", type=json.loads)
     parser.add_argument("topic")
     parser.add_argument("workers", type=int)
     parser.add_argument("log")
@@ -155,10 +161,10 @@ def main():
     chosen = parser.parse_args()
     handler = Handler(chosen.log)
     if chosen.bare:
-        run_bare(chosen.servers, chosen.topic, handler)
+        run_bare(chosen.settings, chosen.topic, handler)
     while True:
         try:
-            RUNS[chosen.client](chosen.servers, chosen.topic, chosen.workers, handler)
+            RUNS[chosen.client](chosen.settings, chosen.topic, chosen.workers, handler)
         except Exception as error:  # an orchestrator would start it again
             print(repr(error), file=sys.stderr, flush=True)
             time.sleep(1)
