@@ -54,7 +54,7 @@ differ: .venv/installed ## Guarded clients beside bare ones, 300 seeded programs
 	$(BIN)/python -W ignore -m tests.differ $(DIFFER)
 
 .PHONY: chaos
-chaos: .venv/installed ## A guarded producer while three brokers fail: CHAOS='--seconds 600 --seed 3'
+chaos: .venv/installed ## Guarded clients while three brokers, rights and the network fail: CHAOS='--all --seconds 600'
 	$(BIN)/python -W ignore -m tests.chaos $(CHAOS)
 
 .PHONY: deadlines

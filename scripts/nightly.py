@@ -83,6 +83,10 @@ def steps(commit: str) -> list[Step]:
             for number in range(_PARTS)
         ),
         _make("differ", f"DIFFER=--programs 300 --state {state}", hours=3),
+        _make(
+            "chaos all",
+            f"CHAOS=--all --seconds 600 --seed {seed} --report {FOLDER}/chaos.html",
+        ),
         *(
             _make(f"chaos {client}", f"CHAOS=--client {client} --seed {seed}")
             for client in _CLIENTS

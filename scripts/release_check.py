@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 FILES = ROOT / "kafkaguard/telemetry"
 #: What developers need is not delivered.
-_NOT_DELIVERED = {"bench", "dev", "release"}
+_NOT_DELIVERED = {"bench", "dev", "release", "site"}
 _TIMEOUT_S = 600
 #: Words of licences that may be combined with Apache-2.0 in an application.
 _FREE = re.compile(

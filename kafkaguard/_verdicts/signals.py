@@ -128,13 +128,16 @@ _WRAPS = frozenset({-162, -161, -160, -159})
 _WRAPPERS = _WRAPS | {e.SerializationFailedError}
 _WRAPPED = "wrapped"
 #: librdkafka has two codes for all that ends a login; its texts show the broker's code,
-#: or that no login began.
+#: that no login began, or that the connection broke meanwhile.
 _LOGIN_CODES = frozenset({-169, 58})
+_TLS = -181
+_BROKEN_LOGINS = {"Broker transport failure": -195, "Timed out": -185}
 _LOGIN_TEXTS: tuple[tuple[str, int | type[e.KafkaGuardError]], ...] = (
     ("Request not valid in current SASL state", 34),
     ("Unsupported SASL mechanism", 33),
     ("Failed to acquire SASL OAUTHBEARER token", e.TokenProviderError),
     ("OAuth token not set", e.TokenProviderError),
+    *((f"failed: Local: {words}", code) for words, code in _BROKEN_LOGINS.items()),
 )
 #: librdkafka's code for all that ends a client for good; its text begins with the text
 #: of the code that was the reason.
@@ -244,6 +247,17 @@ def _read_serialiser_failure(error: Any) -> Signal | None:
             return signal
         return Signal(signal.key, signal.client or "confluent-kafka", _WRAPPED)
     return None
+
+
+def is_refused_login(error: Any) -> bool:
+    """Return whether a ``KafkaError`` says that a login or a TLS handshake failed.
+
+    A login whose connection broke may succeed the next time, and is none.
+    """
+    codes = _LOGIN_CODES | {_TLS}
+    return error.code() in codes and _read_kafka_error(error).key not in (
+        _BROKEN_LOGINS.values()
+    )
 
 
 def _read_registry_error(error: BaseException) -> Signal | None:

@@ -45,10 +45,12 @@ _NUMBERED = re.compile(
 )
 _JAVA_CAUSE = re.compile(r"^Caused by: (.+)$", re.MULTILINE)
 _EXCEPTION = re.compile(r"^(?:[\w$]+\.)*([A-Za-z_]\w*)(?::\s*(.*))?$")
-#: "NAME (code) [place]: words -> ACTION: what to do", the str() of kafkaguard's errors.
+#: "NAME (code) [place]: words -> ACTION: what to do", the str() of kafkaguard's errors:
+#: the arrow, and what stands in front of it.
+_ARROW = re.compile(r" -> [A-Z_]+: ")
 _OWN = re.compile(
-    r"\b([A-Z][A-Z0-9_]+)(?: \((-?\d{1,9})\))?(?: \[([^\n]*?)\](?=:| ->))?"
-    r"(?:: [^\n]*)? -> [A-Z_]+: "
+    r"\b([A-Z][A-Z0-9_]+)(?: \((-?\d{1,9})\))?(?: \[([^\n]{0,500}?)\])?"
+    r"(?=: | -> (?:[A-Z_]+: |$))"
 )
 _BY_NAME = {cls.name: cls for cls in _CLASSES.values() if cls.name not in NAMES}
 _NOTES: dict[type[e.KafkaGuardError], str] = {
@@ -226,7 +228,7 @@ def nearest_name(text: str) -> str | None:
 
 def _read_own(text: str) -> Finding | None:
     """Parse the text of kafkaguard's errors: name, code, place, words, verdict."""
-    for name, code, place in reversed(_OWN.findall(text)):
+    for name, code, place in _own_beginnings(text):
         key: Key | None = int(code) if code else None
         cls = _BY_NAME.get(name)
         if cls is not None and (key is None or cls.__name__ in _SPECIAL):
@@ -236,6 +238,18 @@ def _read_own(text: str) -> Finding | None:
             request = api if api in API_KEYS else None
             return Finding(key, reported=True, api=request)
     return None
+
+
+def _own_beginnings(text: str) -> Iterator[tuple[str, str | None, str]]:
+    """Find name, code and place before the last arrow of each line, the last first.
+
+    The arrow is looked for first, so that the time grows with the length of the text.
+    """
+    for line in reversed(text.split("\n")):
+        arrows = [found.start() for found in _ARROW.finditer(line)]
+        begin = arrows and _OWN.search(line[: arrows[-1] + len(" -> ")])
+        if begin:
+            yield begin[1], begin[2], begin[3] or ""
 
 
 def _read_traceback(text: str) -> Key | None:

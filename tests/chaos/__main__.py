@@ -1,44 +1,38 @@
-"""What a guarded producer tells, against what is in the topics, while brokers fail.
+"""What guarded clients tell, against what is in the topics, while everything fails.
 
-``python -m tests.chaos --seconds 45 --seed 7`` runs three brokers (replication factor 3,
-min.insync.replicas 2) and four sending threads. It exits with 1 where a word was wrong.
-``--process`` runs services that handle records instead, and kills them too; ``--once 50``
-kills a service 50 times that handles records exactly once.
+``python -m tests.chaos --all --seconds 600 --seed 7 --report FILE`` runs three brokers
+(replication factor 3, min.insync.replicas 2) behind a proxy. Actors work on them side by
+side: the producer of each client, services of each client that handle records, a copy
+that is exactly once, and a Spark stream. Brokers crash, pause and run out of disk, rights
+are taken away, topics change, connections break, and services are killed. It exits with
+1 where a word was wrong. ``--client`` runs one producer, and ``--process`` its services;
+``--once 50`` kills a service 50 times that handles records exactly once.
 """
 
 from __future__ import annotations
 
 import argparse
 import logging
+import os
 import sys
 import threading
 import time
-from collections import Counter, defaultdict
+import traceback
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from pathlib import Path
 from random import Random
 
-from kafka import KafkaConsumer, TopicPartition
-
 from kafkaguard.testing import KafkaCluster
-from tests.chaos import processing
+from tests.chaos import copying, page, producers, services
 from tests.chaos.clients import CLIENTS, DELIVERY_S
 from tests.chaos.faults import Faults
-from tests.chaos.load import Load
+from tests.chaos.ground import Ground, enter_mounts
 from tests.contracts.once import check_kills
 
-PARTITIONS = 3
-TOPIC = {
-    "min.insync.replicas": 2,
-    "max.message.bytes": 20_000,
-    # Nothing is compacted away while it is compared.
-    "min.compaction.lag.ms": 3_600_000,
-}
-#: Seconds beyond that until an outcome must be told: the guard's own, a successor's, and
-#: those of a busy machine.
-MARGIN_S = 20.0
-#: Seconds that the brokers have to agree what is written.
-CATCH_UP_S = 30.0
-#: Seconds that the client has to close.
-CLOSE_S = 60.0
+#: Seconds between two records of a thread: alone, and beside all others.
+PACE_S, SHARED_PACE_S = 0.001, 0.01
+BEGIN = time.monotonic()
 
 
 class Uncaught(logging.Handler):
@@ -55,138 +49,104 @@ class Uncaught(logging.Handler):
         self.found.append(self.format(record))
 
 
-def read(cluster, topics):
-    """Read the names of the records, by topic and partition, in order."""
-    found = {}
-    with KafkaConsumer(bootstrap_servers=cluster.bootstrap_servers) as consumer:
-        places = [TopicPartition(t, n) for t in topics for n in range(PARTITIONS)]
-        consumer.assign(places)
-        consumer.seek_to_beginning(*places)
-        ends = consumer.end_offsets(places)
-        found = {place: [] for place in places}
-        while any(consumer.position(place) < ends[place] for place in places):
-            for place, batch in consumer.poll(timeout_ms=1000).items():
-                found[place] += [(r.key, r.value[:16].rstrip(b"x")) for r in batch]
-    return found
+def cast(chosen):
+    """List the actors: their users, and functions of the ground that make them."""
+    seed, client = chosen.seed, chosen.client
+    if chosen.process:
+        made = lambda g: services.Processing(  # noqa: E731 - one of a table
+            g, client, 0.002, (1, 8), bare=chosen.bare
+        )
+        return [(services.user_of(client), made)]
+    if not chosen.all:
+        made = lambda g: producers.Producing(g, client, seed, PACE_S)  # noqa: E731
+        return [(producers.user_of(client), made)]
+    copier = Random(seed).choice(list(CLIENTS))
+    actors = []
+    for each in CLIENTS:
+        actors += [
+            (
+                producers.user_of(each),
+                lambda g, c=each: producers.Producing(g, c, seed, SHARED_PACE_S),
+            ),
+            (
+                services.user_of(each),
+                lambda g, c=each: services.Processing(g, c, SHARED_PACE_S, (8,)),
+            ),
+        ]
+    actors.append(
+        (copying.user_of(copier), lambda g: copying.Copying(g, copier, SHARED_PACE_S))
+    )
+    if not chosen.without_spark:
+        from tests.chaos import streaming
+
+        actors.append((streaming.USER, streaming.Streaming))
+    return actors
 
 
-def told_place(told):
-    """Tell the partition and the offset that a delivered record was told to have."""
-    if hasattr(told.put, "offset"):  # kafka-python's RecordMetadata
-        return told.put.partition, told.put.offset
-    return told.put
+def say(words):
+    """Print what happens, with the seconds since the start."""
+    print(f"{time.monotonic() - BEGIN:6.1f} s: {words}", flush=True)
 
 
-def stands_at(cluster, told):
-    """Say what stands at the offset of a record that was told as delivered."""
-    partition, offset = told_place(told)
-    place = TopicPartition(told.topic, partition)
-    with KafkaConsumer(
-        bootstrap_servers=cluster.bootstrap_servers, group_id=None
-    ) as consumer:
-        start = consumer.beginning_offsets([place])[place]
-        end = consumer.end_offsets([place])[place]
-        text = f"{place.topic} [{partition}] at offset {offset}, log {start} to {end}"
-        if offset is None or not start <= offset < end:
-            return f"{text}: no such offset"
-        consumer.assign([place])
-        consumer.seek(place, max(start, offset - 2))
-        records = []
-        while consumer.position(place) < min(end, offset + 3):
-            for batch in consumer.poll(timeout_ms=1000, max_records=5).values():
-                records += batch
-        near = [f"{r.offset}: {r.value[:16]!r} of {r.timestamp}" for r in records]
-        return f"{text}: there is {', '.join(near)}"
-
-
-def lost(told, found):
-    """List what was told as delivered and is not there."""
-    there = {name for names in found.values() for _, name in names}
-    return [
-        name for name, each in told.items() if each.is_delivered and name not in there
+def play(chosen):
+    """Play; print what was found, and return the exit code."""
+    uncaught = Uncaught()
+    actors = cast(chosen)
+    with Ground([user for user, _ in actors]) as ground, ExitStack() as stack:
+        if not ground.disks:
+            print("no small disks: mounting is not permitted here")
+        players = []
+        for _, make in actors:
+            players.append(make(ground))
+            stack.callback(players[-1].close)
+        for player in players:
+            player.start()
+        say(f"{len(players)} actors work")
+        faults = Faults(ground, players, chosen.seed, DELIVERY_S + 1)
+        begin = time.monotonic()
+        faults.run(chosen.seconds)
+        say("the faults are over")
+        with ThreadPoolExecutor(len(players)) as pool:
+            ends = [pool.submit(player.finish, faults) for player in players]
+        say("all has been compared")
+        outcomes = {
+            player.name: end.result() for player, end in zip(players, ends, strict=True)
+        }
+    whole = {"uncaught": uncaught.found, "faults that failed": faults.failures}
+    words = " --all" if chosen.all else f", {chosen.client}"
+    title = f"chaos, seed {chosen.seed}{words}"
+    print(f"{title}: {dict(faults.done)}")
+    for name, outcome in outcomes.items():
+        print(name)
+        for word, count in {**outcome.facts, **outcome.bad}.items():
+            print(f"  {word}: {count}")
+    for word, lines in whole.items():
+        print(f"{word}: {len(lines)}", *lines[:5], sep="\n    ")
+    wrong = [
+        f"{name}: {word}: {count}"
+        for name, outcome in outcomes.items()
+        for word, count in outcome.bad.items()
+        if count
     ]
-
-
-def wrong(told, found, now, longest, maybe_twice):
-    """Compare what was told with what is there: counts of wrong words.
-
-    A second copy may be anywhere behind the first one, whose order counts.
-    """
-    there = Counter(name for names in found.values() for _, name in names)
-    doubles = twice(told, found)
-    doubles["in all"] = doubles.total()
-    numbers = defaultdict(list)
-    for place, names in found.items():
-        for key, name in dict.fromkeys(names):
-            if key is not None:
-                numbers[place, key].append(name)
-    late = [
-        t
-        for t in told.values()
-        if (t.settled or now) > t.sent + longest + MARGIN_S
-    ]  # fmt: skip
-    return {
-        "lost": len(lost(told, found)),
-        "not written, yet there": sum(
-            t.was_not_written and there[n] > 0 for n, t in told.items()
-        ),
-        "twice, and not within maybe_twice": max(
-            0, doubles["delivered" if maybe_twice else "in all"] - maybe_twice
-        ),
-        "never sent": sum(name not in told for name in there),
-        "keys out of order": sum(names != sorted(names) for names in numbers.values()),
-        "never settled": sum(t.settled is None for t in told.values()),
-        "settled late": len(late),
-    }
-
-
-def twice(told, found):
-    """Say what was told about records that are there twice."""
-    there = Counter(name for names in found.values() for _, name in names)
-    return Counter(kind(told[name]) for name, count in there.items() if count > 1)
-
-
-def age(told, now):
-    """Say how long before the end a record was sent and told."""
-    return f"sent {now - told.sent:.3f} s and told {now - told.settled:.3f} s ago"
-
-
-def compare(cluster, topics, told, longest, times, maybe_twice):
-    """Compare, again while the high watermarks of brokers that crashed catch up."""
-    now = end = time.monotonic()
-    end += CATCH_UP_S
-    while True:
-        found = read(cluster, topics)
-        bad = wrong(told, found, now, longest, maybe_twice)
-        if not bad["lost"] or time.monotonic() > end:
-            for word, count in twice(told, found).items():
-                print(f"twice: {count} {word}; maybe_twice: {maybe_twice}")
-            return bad
-        for name in lost(told, found)[:5]:
-            print("not there yet:", name, told[name].put, age(told[name], now))
-            for kind, start, stop in times:
-                if stop > told[name].sent - 5 and start < told[name].settled + 5:
-                    print(f"     {kind} {now - start:.3f} to {now - stop:.3f} s ago")
-            print("    ", stands_at(cluster, told[name]), flush=True)
-        time.sleep(2)
-
-
-def kinds(told):
-    """Count the outcomes in words."""
-    return Counter(map(kind, told.values()))
-
-
-def kind(told):
-    """Name an outcome."""
-    error = told.error
-    return "delivered" if error is None else f"{error.name} {error.verdict.written}"
+    wrong += [f"{word}: {len(lines)}" for word, lines in whole.items() if lines]
+    verdict = "; ".join(wrong) or "nothing was lost, and every word was true"
+    if chosen.report:
+        page.write(
+            chosen.report, title, verdict, begin, chosen.seconds, faults.happened,
+            outcomes,
+        )  # fmt: skip
+    print(f"verdict: {verdict}")
+    return int(bool(wrong))
 
 
 def main():
-    """Run, compare, and say what was found."""
+    """Run what is asked for; exit with 1 if a word was wrong, and 2 if it broke."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--seconds", type=float, default=45.0)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--all", action="store_true", help="all actors side by side")
+    parser.add_argument("--without-spark", action="store_true")
+    parser.add_argument("--report", type=Path, help="the page to write")
     parser.add_argument("--client", choices=CLIENTS, default="kafka-python")
     parser.add_argument("--process", action="store_true", help="services, not sends")
     parser.add_argument("--once", type=int, metavar="KILLS", help="exactly once")
@@ -195,63 +155,18 @@ def main():
     if chosen.once:
         with KafkaCluster() as cluster:
             check_kills(cluster, chosen.client, chosen.once, 500 * chosen.once)
-        return 0
-    if chosen.process:
-        return main_of_services(chosen)
-    logging.getLogger("kafka").setLevel(logging.CRITICAL)
-    uncaught = Uncaught()
-    with KafkaCluster(brokers=3) as cluster:
-        topics = [cluster.create_topic(None, PARTITIONS, config=TOPIC) for _ in "ab"]
-        client = CLIENTS[chosen.client](cluster.bootstrap_servers)
-        load = Load(client.send, topics, chosen.seed)
-        faults = Faults(cluster, topics[0], Random(chosen.seed), DELIVERY_S + 1)
-        load.start()
-        faults.run(chosen.seconds)
-        has_ended = load.stop(client.LONGEST_S + MARGIN_S)
-        start = time.monotonic()
-        maybe_twice = client.close(CLOSE_S)
-        seconds = time.monotonic() - start
-        bad = compare(
-            cluster, topics, load.told, client.LONGEST_S, faults.times, maybe_twice
-        )
-    bad["uncaught"] = len(uncaught.found)
-    bad["threads that hang"] = 0 if has_ended else 1
-    bad["close() too slow"] = 1 if seconds > CLOSE_S + MARGIN_S else 0
-    say(chosen, faults, load.told, bad, uncaught, maybe_twice)
-    return int(any(bad.values()))
-
-
-def main_of_services(chosen):
-    """Let services handle records while brokers fail; compare at the end."""
-    random = Random(chosen.seed)
-    with KafkaCluster(brokers=3) as cluster:
-        faults = Faults(cluster, None, Random(chosen.seed), 12)
-        bad, facts = processing.play(
-            cluster, chosen.client, chosen.seconds, random, faults, bare=chosen.bare
-        )
-    print(f"seed {chosen.seed}, {chosen.client}: {dict(faults.done)}")
-    for word, count in {**facts, **bad}.items():
-        print(f"  {word}: {count}")
-    return int(any(bad.values()))
-
-
-def say(chosen, faults, told, bad, uncaught, maybe_twice):
-    """Print what happened."""
-    outcomes = kinds(told)
-    late = sum(n for kind, n in outcomes.items() if kind.startswith("SUPERSEDED"))
-    print(f"seed {chosen.seed}, {chosen.client}: {dict(faults.done)}")
-    times = [t.settled - t.sent for t in told.values() if t.settled is not None]
-    print(f"the longest outcome took {max(times, default=0.0):.1f} s")
-    print(
-        f"{len(told)} records, maybe_twice {maybe_twice}; superseded {late / max(1, len(told)):.2%}"
-    )
-    for kind, count in outcomes.most_common():
-        print(f"  {count:8} {kind}")
-    for word, count in bad.items():
-        print(f"  {word}: {count}")
-    for line in uncaught.found[:5]:
-        print("   ", line)
+        return
+    enter_mounts()
+    for name in ("kafka", "aiokafka"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    try:
+        code = play(chosen)
+    except Exception:  # what it leaves behind must not keep the process
+        traceback.print_exc()
+        code = 2
+    sys.stdout.flush()
+    os._exit(code)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 
 from confluent_kafka import Producer
@@ -15,13 +16,15 @@ from kafkaguard.errors import DeliveryFailed
 #: Seconds that a record has, and that a call may wait; and that the policy tries for.
 DELIVERY_S, CALL_S, POLICY_S = 4.0, 8.0, 20.0
 POLICY = {"deadline": POLICY_S}
+SILENT = logging.getLogger("tests.chaos.librdkafka")
+SILENT.disabled = True
 
 
 class KafkaPython:
     """kafka-python's.
 
     Args:
-        servers: Where the cluster is.
+        settings: How to connect.
 
     Attributes:
         LONGEST_S: When a record must have its outcome.
@@ -29,12 +32,12 @@ class KafkaPython:
 
     LONGEST_S = CALL_S + POLICY_S + DELIVERY_S
 
-    def __init__(self, servers):
+    def __init__(self, settings):
         self._producer = guard(
             factory=KafkaProducer,
             policy=POLICY,
             config={
-                "bootstrap_servers": servers,
+                **settings,
                 "linger_ms": 5,
                 "request_timeout_ms": 1_000,
                 "delivery_timeout_ms": int(DELIVERY_S * 1000),
@@ -44,9 +47,9 @@ class KafkaPython:
             },
         )
 
-    def send(self, topic, value, key, told):
+    def send(self, topic, value, key, stamp, told):
         """Send a record; what the call raises is raised."""
-        future = self._producer.send(topic, value, key)
+        future = self._producer.send(topic, value, key, timestamp_ms=stamp)
         future.add_callback(told.deliver)
         future.add_errback(told.fail)
 
@@ -65,17 +68,17 @@ class Confluent:
     lets librdkafka number anew what else is on its way, and write some of it twice.
 
     Args:
-        servers: Where the cluster is.
+        settings: How to connect.
     """
 
     LONGEST_S = 2 * DELIVERY_S  # the call may wait as long as the policy tries
 
-    def __init__(self, servers):
+    def __init__(self, settings):
         self._producer = guard(
             factory=Producer,
             policy={"deadline": DELIVERY_S},
             config={
-                "bootstrap.servers": servers,
+                **settings,
                 "enable.idempotence": True,
                 "linger.ms": 5,
                 "batch.size": 16_384,  # as the others; its own default is 1 MB
@@ -83,17 +86,18 @@ class Confluent:
                 "request.timeout.ms": 1_000,
                 "reconnect.backoff.max.ms": 500,
                 "error_cb": lambda _: None,
+                "logger": SILENT,
             },
         )
         self._is_done = threading.Event()
-        self._thread = threading.Thread(target=self._poll, name="poll")
+        self._thread = threading.Thread(target=self._poll, daemon=True)
         self._thread.start()
 
     def _poll(self):
         while not self._is_done.is_set():
             self._producer.poll(0.1)
 
-    def send(self, topic, value, key, told):
+    def send(self, topic, value, key, stamp, told):
         """Produce a record; what the call raises is raised."""
 
         def tell(error, message):
@@ -102,7 +106,8 @@ class Confluent:
             else:
                 told.fail(error.error)
 
-        self._producer.produce(topic, value, key, on_delivery=tell)
+        stamped = {} if stamp is None else {"timestamp": stamp}
+        self._producer.produce(topic, value, key, on_delivery=tell, **stamped)
 
     def close(self, seconds):
         """Close; failures were told to each record. Return what may be twice."""
@@ -120,17 +125,17 @@ class Aiokafka:
     """aiokafka's, in an event loop of its own; threads send through it.
 
     Args:
-        servers: Where the cluster is.
+        settings: How to connect.
     """
 
     LONGEST_S = KafkaPython.LONGEST_S
 
-    def __init__(self, servers):
+    def __init__(self, settings):
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="loop")
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         self._config = {
-            "bootstrap_servers": servers,
+            **settings,
             "enable_idempotence": True,
             "linger_ms": 5,
             "request_timeout_ms": int(DELIVERY_S * 1000),
@@ -146,11 +151,11 @@ class Aiokafka:
         await producer.start()
         return producer
 
-    def send(self, topic, value, key, told):
+    def send(self, topic, value, key, stamp, told):
         """Send a record; what the call raises is raised."""
-        self._run(self._send(topic, value, key, told), 10 * CALL_S)
+        self._run(self._send(topic, value, key, stamp, told), 10 * CALL_S)
 
-    async def _send(self, topic, value, key, told):
+    async def _send(self, topic, value, key, stamp, told):
         def tell(future):
             error = future.exception()
             if error is None:
@@ -159,7 +164,8 @@ class Aiokafka:
             else:
                 told.fail(error)
 
-        future = await self._producer.send(topic, value, key)
+        send = self._producer.send
+        future = await send(topic, value, key, timestamp_ms=stamp)
         future.add_done_callback(tell)
 
     def close(self, seconds):

@@ -13,6 +13,10 @@ THREADS, KEYS = 4, 5
 #: Shares of records without a key, and of those that no topic takes.
 KEYLESS, TOO_LARGE = 0.01, 0.002
 LARGE = b"x" * 30_000
+#: The clocks of the threads, in seconds from the right time, and that of a few records,
+#: which brokers refuse: it is more than an hour ahead.
+CLOCKS = (None, -5 * 3600, 0, 3000)
+AHEAD, FAR_AHEAD_S = 0.002, 3 * 3600
 
 
 @dataclass(slots=True)
@@ -61,16 +65,18 @@ class Load:
         send: Sends a record, and tells ``Told`` what becomes of it.
         topics: Where it sends.
         seed: For keys, sizes and topics.
+        pace: Seconds between two records of a thread.
     """
 
-    def __init__(self, send, topics, seed):
+    def __init__(self, send, topics, seed, pace):
         self.told = {}
         self._send_record = send
         self._topics = topics
         self._seed = seed
+        self._pace = pace
         self._done = threading.Event()
         self._threads = [
-            threading.Thread(target=self._work, args=(n,), name=f"sender-{n}")
+            threading.Thread(target=self._work, args=(n,), daemon=True)
             for n in range(THREADS)
         ]
 
@@ -89,17 +95,22 @@ class Load:
     def _work(self, thread):
         random = Random(f"{self._seed}-{thread}")
         number = 0
-        while not self._done.wait(0.001):
+        while not self._done.wait(self._pace):
             number += 1
             key = b"%d-%d" % (thread, random.randrange(KEYS))
             name = key + b":%07d" % number
             topic = random.choice(self._topics)
             value = name + LARGE if random.random() < TOO_LARGE else name
-            self._send(topic, name, value, None if random.random() < KEYLESS else key)
+            clock = CLOCKS[thread]
+            if random.random() < AHEAD:
+                clock = FAR_AHEAD_S
+            stamp = None if clock is None else int((time.time() + clock) * 1000)
+            key = None if random.random() < KEYLESS else key
+            self._send(topic, name, value, key, stamp)
 
-    def _send(self, topic, name, value, key):
+    def _send(self, topic, name, value, key, stamp):
         told = self.told[name] = Told(topic, time.monotonic())
         try:
-            self._send_record(topic, value, key, told)
+            self._send_record(topic, value, key, stamp, told)
         except KafkaGuardError as error:
             told.fail(error)

@@ -1,14 +1,16 @@
 """A service that handles records while brokers fail, to be killed.
 
-``python -m tests.chaos.service CLIENT SERVERS TOPIC WORKERS LOG``: it writes a line for
-each record that it has handled: key, number, partition, offset. ``--bare`` is the
-careful loop that is written by hand: it commits after each poll what it has handled.
+``python -m tests.chaos.service CLIENT SETTINGS TOPIC WORKERS LOG``: it writes a line for
+each record that it has handled: key, number, partition, offset, ``time.monotonic()``.
+``--bare`` is the careful loop that is written by hand: it commits after each poll what it
+has handled.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import sys
 import threading
 import time
@@ -46,7 +48,8 @@ class Handler:
         if int(value) % POISON == POISON - 1:
             raise PoisonError
         with self._lock:
-            self._lines.write(f"{key.decode()} {int(value)} {partition} {offset}\n")
+            line = f"{key.decode()} {int(value)} {partition} {offset}"
+            self._lines.write(f"{line} {time.monotonic():.3f}\n")
 
     def kafka_python(self, record):
         """Handle a record of kafka-python."""
@@ -63,46 +66,49 @@ class Handler:
         self.kafka_python(record)
 
 
-def run_kafka_python(servers, topic, workers, handler):
+def run_kafka_python(settings, topic, workers, handler):
     """Run the service with kafka-python."""
     from kafka import KafkaConsumer
 
     config = {
-        "bootstrap_servers": servers,
+        **settings,
         "group_id": topic,
         "auto_offset_reset": "earliest",
         "session_timeout_ms": 10_000,
+        "metadata_max_age_ms": 5_000,
     }
     with guard(factory=KafkaConsumer, config=config, policy=POLICY) as consumer:
         consumer.subscribe([topic])
         consumer.process(handler.kafka_python, workers=workers, order="key")
 
 
-def run_confluent(servers, topic, workers, handler):
+def run_confluent(settings, topic, workers, handler):
     """Run the service with confluent-kafka."""
     from confluent_kafka import Consumer
 
     config = {
-        "bootstrap.servers": servers,
+        **settings,
         "group.id": topic,
         "auto.offset.reset": "earliest",
         "session.timeout.ms": 10_000,
+        "topic.metadata.refresh.interval.ms": 5_000,
     }
     with guard(factory=Consumer, config=config, policy=POLICY) as consumer:
         consumer.subscribe([topic])
         consumer.process(handler.confluent, workers=workers, order="key")
 
 
-def run_aiokafka(servers, topic, workers, handler):
+def run_aiokafka(settings, topic, workers, handler):
     """Run the service with aiokafka."""
     from aiokafka import AIOKafkaConsumer
 
     async def run():
         config = {
-            "bootstrap_servers": servers,
+            **settings,
             "group_id": topic,
             "auto_offset_reset": "earliest",
             "rebalance_timeout_ms": 10_000,
+            "metadata_max_age_ms": 5_000,
         }
         factory = AIOKafkaConsumer
         async with guard(factory=factory, config=config, policy=POLICY) as consumer:
@@ -126,7 +132,7 @@ def attempt(handle, record, send_letter):
             return
 
 
-def run_bare_kafka_python(servers, topic, _, handler):
+def run_bare_kafka_python(settings, topic, _, handler):
     """Poll, handle, retry with a sleep, send a letter, commit: with kafka-python."""
     from kafka import KafkaConsumer, KafkaProducer
     from kafka.errors import CommitFailedError
@@ -135,10 +141,10 @@ def run_bare_kafka_python(servers, topic, _, handler):
         letter = producer.send(f"{topic}.dlq", value=record.value, key=record.key)
         letter.get(timeout=30)
 
-    producer = KafkaProducer(bootstrap_servers=servers, acks="all")
+    producer = KafkaProducer(**settings, acks="all")
     consumer = KafkaConsumer(
         topic,
-        bootstrap_servers=servers,
+        **settings,
         group_id=topic,
         auto_offset_reset="earliest",
         session_timeout_ms=10_000,
@@ -155,7 +161,7 @@ def run_bare_kafka_python(servers, topic, _, handler):
                 print(repr(error), file=sys.stderr, flush=True)
 
 
-def run_bare_confluent(servers, topic, _, handler):
+def run_bare_confluent(settings, topic, _, handler):
     """Do the same with confluent-kafka."""
     from confluent_kafka import Consumer, KafkaException, Producer
 
@@ -171,10 +177,10 @@ def run_bare_confluent(servers, topic, _, handler):
         if errors != [None]:
             raise RuntimeError(errors)
 
-    producer = Producer({"bootstrap.servers": servers, "acks": "all"})
+    producer = Producer({**settings, "acks": "all"})
     consumer = Consumer(
         {
-            "bootstrap.servers": servers,
+            **settings,
             "group.id": topic,
             "auto.offset.reset": "earliest",
             "session.timeout.ms": 10_000,
@@ -194,7 +200,7 @@ def run_bare_confluent(servers, topic, _, handler):
                 print(repr(error), file=sys.stderr, flush=True)
 
 
-def run_bare_aiokafka(servers, topic, _, handler):
+def run_bare_aiokafka(settings, topic, _, handler):
     """Do the same with aiokafka."""
     from aiokafka.errors import CommitFailedError
 
@@ -203,12 +209,12 @@ def run_bare_aiokafka(servers, topic, _, handler):
     async def run():
         consumer = AIOKafkaConsumer(
             topic,
-            bootstrap_servers=servers,
+            **settings,
             group_id=topic,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
         )
-        producer = AIOKafkaProducer(bootstrap_servers=servers, acks="all")
+        producer = AIOKafkaProducer(**settings, acks="all")
         async with producer, consumer:
             while True:
                 found = await consumer.getmany(timeout_ms=1000)
@@ -241,7 +247,7 @@ def main():
     """Run until it is killed."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos.service")
     parser.add_argument("client", choices=RUNS)
-    parser.add_argument("servers")
+    parser.add_argument("settings", type=json.loads)
     parser.add_argument("topic")
     parser.add_argument("workers", type=int)
     parser.add_argument("log")
@@ -251,7 +257,7 @@ def main():
     run = RUNS[chosen.client][chosen.bare]
     while True:
         try:
-            run(chosen.servers, chosen.topic, chosen.workers, handler)
+            run(chosen.settings, chosen.topic, chosen.workers, handler)
         except Exception as error:  # an orchestrator would start it again
             print(repr(error), file=sys.stderr, flush=True)
             time.sleep(1)

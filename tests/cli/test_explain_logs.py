@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import sys
+import time
 
 import pytest
 
@@ -193,6 +194,26 @@ def test_whatever_we_print_can_be_pasted_back(error):
         assert found.error_class.name.startswith(error.name)
     if error.name != "UNRECOGNISED":
         assert find_error(error.name).error_class.name == error.name
+
+
+@pytest.mark.parametrize(
+    "part", ["AB [x]: ", "A1 (1) [x]: -> A", "AB [", "AB -> X: ", "Caused by: "]
+)
+def test_a_long_line_is_read_at_once(part):
+    """The time of ``explain`` grew with the cube of a line: 20 s for 3,200 letters."""
+    find_errors("warm up")
+    start = time.process_time()
+    find_errors(part * 2000)
+    find_errors(part * 2000 + " -> RETRY: again")
+    assert time.process_time() - start < 3
+
+
+def test_what_stands_before_the_last_arrow_of_a_line_is_the_error():
+    """An arrow within the words of an error is no verdict."""
+    text = "x INVALID_RECORD (87) [Produce, t]: a -> b] -> REJECT: no\n6 -> RETRY: x"
+    found = find_error(text)
+    assert (found.key, found.api) == (87, "Produce")
+    assert find_error("RETRY: x -> nothing") is None
 
 
 @pytest.mark.parametrize(

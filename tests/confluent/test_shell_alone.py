@@ -269,6 +269,15 @@ def test_a_refused_login_explains_records_as_long_as_the_client_hides_it(
     assert (refusal.cause.args[0] is LOGIN) is is_why
 
 
+def test_a_login_whose_connection_broke_was_not_refused(make):
+    """One code of librdkafka is both; a service was ended by a reset in its login."""
+    shell = make()
+    text = "SASL PLAIN mechanism handshake failed: Local: Broker transport failure: "
+    error = KafkaError(KafkaError._AUTHENTICATION, text)
+    shell._hear_error(error, is_user_told=True)
+    assert shell._refused_login[0] is None
+
+
 def test_errors_of_connections_are_logged_once_a_minute(make, caplog, monkeypatch):
     """Each would be one line a second; after a minute the next one is logged."""
     shell, times = make(), iter((100.0, 101.0, 159.0, 161.0, 162.0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import subprocess
 import sys
@@ -179,7 +180,7 @@ def check_kills(cluster, client, kills, count=3000):
     fill(cluster, topic, count, keys=30)
     program = [
         sys.executable, "-m", "tests.contracts.once_program", client,
-        cluster.bootstrap_servers, topic, out, topic,
+        json.dumps(cluster.client_config(client=client)), topic, out, topic,
     ]  # fmt: skip
     for _ in range(kills):
         service = subprocess.Popen(program, cwd=ROOT, stdout=subprocess.DEVNULL)

@@ -1,18 +1,20 @@
-"""A service that handles records exactly once, to be killed: CLIENT SERVERS TOPIC OUT ID."""
+"""A service that handles records exactly once, to be killed: CLIENT SETTINGS TOPIC OUT ID."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 import time
 
 from kafkaguard import guard
 
 
-def main(client: str, servers: str, topic: str, out: str, name: str) -> None:
+def main(client: str, connection: str, topic: str, out: str, name: str) -> None:
     """Copy a topic, until there is nothing new for a few seconds."""
+    settings = json.loads(connection)
     if client == "aiokafka":
-        asyncio.run(copy_with_tasks(servers, topic, out, name))
+        asyncio.run(copy_with_tasks(settings, topic, out, name))
         return
     if client == "confluent":
         from confluent_kafka import Consumer, Producer
@@ -20,7 +22,7 @@ def main(client: str, servers: str, topic: str, out: str, name: str) -> None:
         producer = guard(
             factory=Producer,
             config={
-                "bootstrap.servers": servers,
+                **settings,
                 "transactional.id": name,
                 "transaction.timeout.ms": 10_000,
             },
@@ -28,10 +30,11 @@ def main(client: str, servers: str, topic: str, out: str, name: str) -> None:
         consumer = guard(
             factory=Consumer,
             config={
-                "bootstrap.servers": servers,
+                **settings,
                 "group.id": topic,
                 "auto.offset.reset": "earliest",
                 "session.timeout.ms": 6_000,
+                "topic.metadata.refresh.interval.ms": 5_000,
             },
         )
 
@@ -44,7 +47,7 @@ def main(client: str, servers: str, topic: str, out: str, name: str) -> None:
         producer = guard(
             factory=KafkaProducer,
             config={
-                "bootstrap_servers": servers,
+                **settings,
                 "transactional_id": name,
                 "transaction_timeout_ms": 10_000,
             },
@@ -52,11 +55,12 @@ def main(client: str, servers: str, topic: str, out: str, name: str) -> None:
         consumer = guard(
             factory=KafkaConsumer,
             config={
-                "bootstrap_servers": servers,
+                **settings,
                 "group_id": topic,
                 "auto_offset_reset": "earliest",
                 "isolation_level": "read_committed",
                 "session_timeout_ms": 6_000,
+                "metadata_max_age_ms": 5_000,
             },
         )
 
@@ -73,20 +77,20 @@ def main(client: str, servers: str, topic: str, out: str, name: str) -> None:
     producer.close()
 
 
-async def copy_with_tasks(servers: str, topic: str, out: str, name: str) -> None:
+async def copy_with_tasks(
+    settings: dict[str, str], topic: str, out: str, name: str
+) -> None:
     """Copy a topic of three partitions, assigned by hand."""
     from aiokafka.structs import TopicPartition
 
     from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
-    settings = {"transactional_id": name, "transaction_timeout_ms": 10_000}
-    producer = guard(
-        factory=AIOKafkaProducer, config={"bootstrap_servers": servers, **settings}
-    )
+    transactional = {"transactional_id": name, "transaction_timeout_ms": 10_000}
+    producer = guard(factory=AIOKafkaProducer, config={**settings, **transactional})
     consumer = guard(
         factory=AIOKafkaConsumer,
         config={
-            "bootstrap_servers": servers,
+            **settings,
             "group_id": topic,
             "auto_offset_reset": "earliest",
             "isolation_level": "read_committed",

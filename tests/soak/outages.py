@@ -29,30 +29,38 @@ _SETTLE_S = 180
 
 def streams(spark, cluster, folder):
     """Start a stream of each kind; return them with their topics and reports."""
-    servers = cluster.bootstrap_servers
     spark.streams.resetTerminated()
-    kafkaguard.spark.register(spark)
     made = {}
     for kind in ("foreach_batch", "data source"):
         topic, report = cluster.create_topic(partitions=2), folder / f"{kind}.jsonl"
-        source = spark.readStream.format("rate-micro-batch")
-        rows = source.option("rowsPerBatch", ROWS).option("numPartitions", 2).load()
-        number = F.col("value").cast("string")
-        writer = rows.select(number.alias("key"), number.alias("value")).writeStream
-        if kind == "foreach_batch":
-            writer = writer.foreachBatch(
-                kafkaguard.spark.foreach_batch(
-                    topic, bootstrap_servers=servers, on_report=noting(report)
-                )
-            )
-        else:
-            writer = writer.format("kafkaguard").options(
-                **{"kafka.bootstrap.servers": servers}, topic=topic, report=str(report)
-            )
-        writer = writer.option("checkpointLocation", str(folder / kind))
-        query = writer.trigger(processingTime="1 second").start()
+        connection = cluster.client_config(client="spark")
+        query = start(spark, kind, topic, connection, report)
         made[kind] = query, topic, report
     return made
+
+
+def start(spark, kind, topic, connection, report, rows=ROWS):
+    """Start a stream of numbers; its checkpoint stands beside its file of reports."""
+    kafkaguard.spark.register(spark)
+    source = spark.readStream.format("rate-micro-batch")
+    numbers = source.option("rowsPerBatch", rows).option("numPartitions", 2).load()
+    number = F.col("value").cast("string")
+    writer = numbers.select(number.alias("key"), number.alias("value")).writeStream
+    if kind == "foreach_batch":
+        config = {k.removeprefix("kafka."): v for k, v in connection.items()}
+        function = kafkaguard.spark.foreach_batch(
+            topic,
+            bootstrap_servers=config.pop("bootstrap.servers"),
+            config=config,
+            on_report=noting(report),
+        )
+        writer = writer.foreachBatch(function)
+    else:
+        writer = writer.format("kafkaguard").options(
+            **connection, topic=topic, report=str(report)
+        )
+    writer = writer.option("checkpointLocation", str(report.with_suffix("")))
+    return writer.trigger(processingTime="1 second").start()
 
 
 def noting(file):

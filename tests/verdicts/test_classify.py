@@ -121,6 +121,17 @@ EXAMPLES = [
         "CONFIGURE",
         "no",
     ),
+    (
+        "connection-lost",
+        KafkaError(
+            -169,
+            "SASL PLAIN mechanism handshake failed: Local: Broker transport failure: "
+            "broker's supported mechanisms:  (after 1ms in state AUTH_HANDSHAKE)",
+        ),
+        {},
+        "RETRY",
+        "maybe",
+    ),
     ("denied", 58, {}, "CONFIGURE", "no"),
     ("denied", KafkaError(-169), {"phase": "background"}, "CONFIGURE", "no"),
     ("client-closed", aiokafka_errors.ProducerClosed(), {}, "RECREATE", "no"),

@@ -22,6 +22,7 @@ from kafkaguard._delivery.judging import ends_all
 from kafkaguard._delivery.size_limits import TTL_S
 from kafkaguard._delivery.sizes import batch_size
 from kafkaguard._errors import ClientClosedError
+from kafkaguard._verdicts.signals import is_refused_login
 from kafkaguard_adapters.asking.cluster_view import explain
 from kafkaguard_adapters.confluent.errors import errors, inner_error
 from kafkaguard_adapters.confluent.unsent import without_id
@@ -553,7 +554,7 @@ class ConfluentShell(ReportingShell):
         now = _now()
         if error.fatal() and not self.traits.transactional:
             self.report_if_dead(self.client, KafkaException(error))
-        if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):  # noqa: SLF001 - documented constants
+        if is_refused_login(error):
             self._refused_login = error, now
         if error.code() in (KafkaError._TRANSPORT, KafkaError._RESOLVE):  # noqa: SLF001 - documented constants
             self._broken = error, now

@@ -27,6 +27,7 @@ from kafkaguard import _errors as e
 from kafkaguard._cluster.topic_settings import read
 from kafkaguard._common.logs import Log
 from kafkaguard._verdicts.context import TopicFacts
+from kafkaguard._verdicts.signals import is_refused_login
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.spark.client_config import silent_logger
 from kafkaguard_adapters.spark.policy import DEAD_LETTER
@@ -52,7 +53,6 @@ _PAUSE_S = _LEAST_S = 1.0
 _DEFAULTS = {"reconnect.backoff.max.ms": "1000"}
 #: The number of clients that a process keeps; each has a connection and threads.
 _MOST_CLIENTS = 4
-_REFUSALS = (KafkaError._AUTHENTICATION, KafkaError._SSL)  # noqa: SLF001 - documented constants
 _NO_ANSWER = (KafkaError._TIMED_OUT, KafkaError._TRANSPORT)  # noqa: SLF001 - documented constants
 _log = Log("spark")
 
@@ -237,7 +237,7 @@ class Brokers:
                 )
             self._admin.poll(0)
             for error in self._errors:
-                if error.code() in _REFUSALS:
+                if is_refused_login(error):
                     raise errors.translate(error, api="Metadata")
         raise self._unreachable(timeout)
 

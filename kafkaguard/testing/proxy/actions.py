@@ -145,8 +145,10 @@ def throttle(seconds: float) -> Action:
     """Tell the client that it is over its quota (``throttle_time_ms``)."""
 
     def apply(plan: Plan, *_: object) -> bool:
+        if plan.layout is None or not plan.layout.has_throttle:
+            return False
         plan.throttle = seconds
-        return plan.layout is not None
+        return True
 
     return Action(f"throttle by {seconds:g} s", apply, is_exclusive=False)
 

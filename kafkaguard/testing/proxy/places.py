@@ -256,6 +256,11 @@ class Layout:
         top = ("top",) if self.top_error else ()
         return top + tuple(level.kind for level in self.levels if level.error)
 
+    @property
+    def has_throttle(self) -> bool:
+        """Whether the answer tells a client how long it is throttled."""
+        return hasattr(self.blank(), "throttle_time_ms")
+
     def default_kind(self, code: int, *, item_wanted: bool) -> str | None:
         """Return the place where a broker sets a code; None if the API has no codes.
 

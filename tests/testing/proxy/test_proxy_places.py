@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from kafkaguard._verdicts.apis import API_KEYS, API_NAMES
 from kafkaguard.testing.proxy import frames
+from kafkaguard.testing.proxy.actions import Plan, throttle
 from kafkaguard.testing.proxy.levels import _rows, levels
 from kafkaguard.testing.proxy.places import kinds, layout
+from kafkaguard.testing.proxy.plan import shape
 
 KNOWN = [key for key in API_NAMES if frames.max_version(key) is not None]
 
@@ -33,6 +37,27 @@ def test_a_blank_answer_of_every_version_can_be_read(key):
         again = frames.decode_answer(header, frame)
         assert frames.encode_answer(header, again) == frame
         assert frames.correlation_id(frame) == 7
+
+
+@pytest.mark.parametrize("key", KNOWN, ids=API_NAMES.get)
+def test_throttle_is_set_where_an_answer_has_it(key):
+    """The connection of a client that logs in was closed when all APIs were throttled."""
+    for version in _versions(key):
+        answer_layout = layout(key, version)
+        request = SimpleNamespace(items=(), version=version)
+        plan = Plan(request, None, answer_layout)
+        assert throttle(1.5).apply(plan, [], None) == answer_layout.has_throttle
+        assert plan.changes_answer == answer_layout.has_throttle
+        header = frames.Header(key, version, 7, None, 0)
+        frames.encode_answer(header, shape(plan, None, {}))
+
+
+def test_four_answers_have_no_throttle():
+    """Kafka's schemas have the field everywhere else."""
+    without = {API_NAMES[key] for key in KNOWN if not layout(key, 0).has_throttle}
+    assert without == {
+        "DescribeQuorum", "SaslAuthenticate", "SaslHandshake", "WriteTxnMarkers",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("key", KNOWN, ids=API_NAMES.get)
