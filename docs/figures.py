@@ -65,16 +65,13 @@ class ReliabilityTable(SphinxDirective):
         self.env.note_dependency(str(FIGURES))
         rows = (
             (
-                each["run"],
-                each["what"],
-                each.get("size", ""),
+                f"{each['run']}: {each['what']}",
+                ", ".join(str(each[key]) for key in ("size", "date") if key in each),
                 each.get("result", NOT_MEASURED),
-                str(each.get("date", "")),
             )
             for each in figures()["reliability"]
         )
-        headings = ("Run", "What it does", "Size", "Result", "Date")
-        return parse(self, table(headings, rows))
+        return parse(self, table(("Run", "Size and date", "Result"), rows))
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

@@ -6,7 +6,6 @@ import ast
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from docutils import nodes
 from docutils.statemachine import StringList
 from sphinx.util.docutils import SphinxDirective
 
@@ -18,6 +17,7 @@ from kafkaguard._verdicts.rules import RULES
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from docutils import nodes
     from sphinx.application import Sphinx
 
 
@@ -33,10 +33,8 @@ def _cell(text: str) -> str:
 
 def parse(directive: SphinxDirective, lines: list[str]) -> list[nodes.Node]:
     """Read Markdown where a directive stands."""
-    container = nodes.container()
     content = StringList(lines, source="tables.py")
-    directive.state.nested_parse(content, directive.content_offset, container)
-    return container.children
+    return directive.parse_text_to_nodes(content, allow_section_headings=True)
 
 
 class ErrorTable(SphinxDirective):
