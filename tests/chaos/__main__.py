@@ -20,6 +20,7 @@ import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -53,29 +54,22 @@ def cast(chosen):
     """List the actors: their users, and functions of the ground that make them."""
     seed, client = chosen.seed, chosen.client
     if chosen.process:
-        made = lambda g: services.Processing(  # noqa: E731 - one of a table
-            g, client, 0.002, (1, 8), bare=chosen.bare
-        )
+        options = {"pace": 0.002, "workers": (1, 8), "bare": chosen.bare}
+        made = partial(services.Processing, client=client, **options)
         return [(services.user_of(client), made)]
+    producing = partial(producers.Producing, seed=seed)
     if not chosen.all:
-        made = lambda g: producers.Producing(g, client, seed, PACE_S)  # noqa: E731
+        made = partial(producing, client=client, pace=PACE_S)
         return [(producers.user_of(client), made)]
     copier = Random(seed).choice(list(CLIENTS))
+    processing = partial(services.Processing, pace=SHARED_PACE_S, workers=(8,))
     actors = []
     for each in CLIENTS:
-        actors += [
-            (
-                producers.user_of(each),
-                lambda g, c=each: producers.Producing(g, c, seed, SHARED_PACE_S),
-            ),
-            (
-                services.user_of(each),
-                lambda g, c=each: services.Processing(g, c, SHARED_PACE_S, (8,)),
-            ),
-        ]
-    actors.append(
-        (copying.user_of(copier), lambda g: copying.Copying(g, copier, SHARED_PACE_S))
-    )
+        producer = partial(producing, client=each, pace=SHARED_PACE_S)
+        actors.append((producers.user_of(each), producer))
+        actors.append((services.user_of(each), partial(processing, client=each)))
+    copy = partial(copying.Copying, client=copier, pace=SHARED_PACE_S)
+    actors.append((copying.user_of(copier), copy))
     if not chosen.without_spark:
         from tests.chaos import streaming
 
