@@ -10,10 +10,14 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
+import sys
+from pathlib import Path
 
 from benchmarks._process_loops import Meter
 
 BATCH = 100
+#: Where ``make bench`` installs them.
+PACKAGES = Path(__file__).parents[1] / ".bench"
 
 
 def arroyo(servers, topic, group, count, *, batch):
@@ -83,7 +87,8 @@ def faststream(module, servers, topic, group, count, *, batch, raw):
 
 
 def other(name, servers, topic, group, count, *, batch):
-    """Measure a tool."""
+    """Measure a tool, in a process of its own."""
+    sys.path.append(str(PACKAGES))
     if name == "arroyo":
         return arroyo(servers, topic, group, count, batch=batch)
     module = "kafka" if "aiokafka" in name else "confluent"

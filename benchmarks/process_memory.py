@@ -41,7 +41,7 @@ def sizes(client, servers, topic, million):
 def main(million=MILLION):
     """Measure; return 1 if memory grows."""
     is_missed = False
-    table = Table("client", *(f"{n} million, MiB" for n in range(1, MILLIONS + 1)))
+    table = Table("MiB after", *(f"{n * million:,}" for n in range(1, MILLIONS + 1)))
     with KafkaCluster() as cluster:
         servers = cluster.bootstrap_servers
         topic = cluster.create_topic(partitions=4)

@@ -256,6 +256,15 @@ class TestAIOKafkaProcess(ProcessContract):
         assert begun == [0, 1, 1, 2]
         assert (report.processed, report.dead_lettered) == (2, 1)
 
+    def test_a_limit_of_revocations_below_the_drain_timeout_is_told(
+        self, kafka_cluster, kafka_topic, caplog
+    ):
+        """Once, when the run begins."""
+        limited = {"rebalance_timeout_ms": 6000}
+        with self.open(kafka_cluster, kafka_topic, **limited) as member:
+            member.process(print, until_end=True)
+        assert caplog.text.count("Set rebalance_timeout_ms") == 1
+
     def test_a_cancelled_run_commits_what_is_done(self, kafka_cluster, kafka_topic):
         """As asyncio.run() does it at Ctrl-C."""
         fill(kafka_cluster, kafka_topic, 50)

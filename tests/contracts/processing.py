@@ -648,6 +648,17 @@ class ProcessContract:
         assert (facts.topic, facts.partition, facts.offset) == (kafka_topic, 0, 1)
         assert committed(kafka_cluster, "one.letters", letters, 1) == [5]
 
+    def test_letters_that_do_not_name_their_group_are_refused(
+        self, kafka_cluster, kafka_topic
+    ):
+        """They may be those of another group."""
+        policy = LETTERS | {"dead_letter": {"headers": "connect"}}
+        refusal = pytest.raises(
+            kafkaguard.errors.ClientConfigurationError, match="do not say which group"
+        )
+        with self.open(kafka_cluster, kafka_topic, policy=policy) as member, refusal:
+            member.process(print, letters=f"{kafka_topic}.dlq")
+
     def test_a_letter_of_nothing_is_nothing_again(
         self, kafka_cluster, kafka_topic, caplog
     ):

@@ -235,6 +235,10 @@ class AIOKafkaProcessShell(AssignmentShell):
             raise errors.make(ClientConfigurationError, NO_ONCE)
         return time_limit(client) / 2
 
+    def group_metadata(self) -> Any:
+        """Return what the producer takes: the group alone."""
+        return self.group
+
     def client_offsets(self, offsets: Mapping[TopicPartition, int]) -> Any:
         """Return offsets as the producer takes them."""
         return {

@@ -1,12 +1,17 @@
-"""What the drivers of threads and of tasks share."""
+"""What the drivers of threads and of tasks share.
+
+What waits is a generator, which one driver runs by blocking and the other by awaiting
+(``producing/steps.py``).
+"""
 
 from __future__ import annotations
 
 import random
 import time
 from collections import deque
+from contextlib import nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from kafkaguard._common.logs import Log
 from kafkaguard._common.observing import observer_of
@@ -27,7 +32,18 @@ from kafkaguard._processing.class_names import warn_of_unknown
 from kafkaguard._processing.handling import CURRENT
 from kafkaguard._processing.machine import ProcessingMachine
 from kafkaguard._processing.rounds import Rounds
-from kafkaguard._processing.work import End, GiveUp, SendLetter, Tell
+from kafkaguard._processing.work import (
+    AbortRound,
+    BeginRound,
+    Commit,
+    CommitRound,
+    End,
+    GiveUp,
+    Pause,
+    Resume,
+    SendLetter,
+    Tell,
+)
 from kafkaguard._retries.events import emit
 from kafkaguard_adapters.processing.stopping import STOPPING
 from kafkaguard_policies.model.policy import ways_of_rejecting
@@ -42,9 +58,14 @@ if TYPE_CHECKING:
     from kafkaguard._processing.work import Chunk, Command
     from kafkaguard._retries.events import Event
     from kafkaguard_adapters.processing.arguments import Arguments
-    from kafkaguard_adapters.processing.exactly_once import BaseTransactions
+    from kafkaguard_adapters.processing.exactly_once import (
+        AwaitedTransactions,
+        Transactions,
+    )
     from kafkaguard_adapters.processing.shell import AwaitedShell, Fetched, ThreadShell
     from kafkaguard_policies.retry_policy import RetryPolicy
+
+    Steps = Generator[Any, Any, None]
 
 T = TypeVar("T")
 _log = Log("processing")
@@ -65,6 +86,8 @@ LOOK_UPS: Final = 5
 LETTER_S: Final = 60.0
 #: The group that handles the letters of a group: its name, and this.
 LETTERS_GROUP: Final = ".letters"
+#: How many dead letters are sent at a time.
+LETTERS: Final = 100
 #: What a listener leaves for the client itself, of the time that it has.
 MARGIN_S: Final = 2.0
 #: After these, the next poll may succeed.
@@ -90,7 +113,7 @@ class Revocation:
 
 
 class BaseDriver:
-    """The state of one run.
+    """The state of one run, and its pump.
 
     Args:
         shell: The client's.
@@ -102,7 +125,14 @@ class BaseDriver:
         ClientConfigurationError: The clients cannot handle records exactly once.
     """
 
-    _transactions: BaseTransactions | None = None
+    _shell: ThreadShell | AwaitedShell
+    _transactions: Transactions | AwaitedTransactions | None = None
+    #: Makes events that threads or tasks wait for.
+    _event: ClassVar[type[Any]]
+    #: Held while the machine is called; none is needed between tasks.
+    _lock: AbstractContextManager[Any] = nullcontext()
+    #: Dead letters to send; None: there will be no others.
+    _letters: Any
 
     def __init__(
         self,
@@ -117,7 +147,7 @@ class BaseDriver:
         self._arguments = arguments
         self._policy = policy
         self._hooks = () if hook is None else (hook,)
-        self._base_shell = shell
+        self._shell = shell
         self._offset = time.time() - time.monotonic()
         self.machine = ProcessingMachine(
             policy,
@@ -137,6 +167,12 @@ class BaseDriver:
         self._observer = observer_of(hook)
         if self._observer is not None:
             self._observer.watch("process", self, self.machine.totals, self._group)
+        #: The group's metadata after the last poll that returned records, or after a
+        #: later one while the machine had none.
+        self._metadata: Any = None
+        #: Set when the pump has something to do.
+        self._wakes = self._event()
+        self._over = self._event()
         #: Commands for the thread or task that polls.
         self._for_pump: deque[Command] = deque()
         self._events: deque[Event] = deque()
@@ -177,10 +213,30 @@ class BaseDriver:
         stop = self._arguments.stop
         return self._stops or STOPPING.is_set() or (stop is not None and stop.is_set())
 
-    def _sort(self, commands: Iterable[Command]) -> list[SendLetter]:
-        """Queue commands where they are executed; return the letters."""
-        letters: list[SendLetter] = []
-        for each in commands:
+    def _report_fact(
+        self, fact: Callable[..., T], *args: Any, wakes: bool = False
+    ) -> T:
+        """Report a fact to the machine, with the time, and take its commands.
+
+        Args:
+            fact: The machine's method.
+            args: Its arguments before the time.
+            wakes: Whether workers may have more to do.
+        """
+        with self._lock:
+            result = fact(*args, now=time.monotonic())
+            self._after_fact()
+            if wakes:
+                self._wake_workers()
+        return result
+
+    def _wake_workers(self) -> None:
+        """Let all idle workers look for work."""
+        raise NotImplementedError
+
+    def _after_fact(self) -> None:
+        """Take the machine's commands to where they are executed; holds the lock."""
+        for each in self.machine.take_commands():
             match each:
                 case Tell(event):
                     self._events.append(event)
@@ -191,15 +247,188 @@ class BaseDriver:
                         if revocation.places.issuperset(places):
                             revocation.over.set()
                 case SendLetter():
-                    letters.append(each)
+                    self._letters.put_nowait(each)
                 case _:
                     self._for_pump.append(each)
-        return letters
+        if self._for_pump or self._events or self._end is not None:
+            self._wakes.set()
 
     def _tell(self) -> None:
         """Call the hook, without a lock."""
         while self._events:
             emit(self._hooks, self._events.popleft())
+
+    # --- the pump ---------------------------------------------------------------------
+
+    def _step(self) -> Steps:
+        """Poll once, and execute what the machine says."""
+        machine = self.machine
+        if self._must_stop():
+            self._report_fact(machine.stop)
+        self._report_fact(machine.tick)
+        self._wakes.clear()  # before the commands are looked at, so that none is missed
+        self._execute()
+        self._tell()
+        if self._end is not None:
+            return
+        if machine.is_open:
+            yield from self._read(MOST, SLICE_S)
+            return
+        yield partial(self._wait, KEEP_ALIVE_S)
+        if time.monotonic() - self._read_at >= KEEP_ALIVE_S:
+            yield from self._read(1, 0.0)
+
+    def _wait(self, seconds: float) -> Any:
+        """Wait until the pump has something to do."""
+        raise NotImplementedError
+
+    def _read(self, most: int, seconds: float) -> Steps:
+        shell, machine, self._read_at = self._shell, self.machine, time.monotonic()
+        try:
+            if self._arguments.until_end:
+                yield from self._look_up_ends()
+            fetched = yield partial(shell.poll, most, seconds)
+        except KafkaGuardError as error:
+            if error.verdict.action in _PASSES:
+                yield partial(self._wait, AFTER_ERROR_S)
+            else:
+                self._report_fact(machine.fail, error)
+            return
+        if fetched:
+            self._note_metadata()
+        if self._report_fact(self._fetched, fetched, wakes=True):
+            # Workers begin now. A thread would go on until it has had the interpreter
+            # for 5 ms, and the more records are in memory, the more is collected.
+            yield 0.0
+            return
+        if self._read_at >= self._next_rest:
+            self._next_rest = self._read_at + REST_S
+            if machine.has_nothing:
+                # A member that has read nothing yet commits its positions too. A later
+                # generation than that of the positions would let an old member do so.
+                self._note_metadata()
+            positions = yield partial(shell.positions, list(machine.slots))
+            self._report_fact(machine.at_rest, positions)
+
+    def _note_metadata(self) -> None:
+        """Keep the group's metadata for the transaction of what was read."""
+        if self._transactions is not None:
+            self._metadata = self._shell.group_metadata()
+
+    def _look_up_ends(self) -> Steps:
+        """Look up where to stop, once for each partition."""
+        new = [place for place in self.machine.slots if place not in self._known_ends]
+        if new:
+            ends = yield partial(self._shell.ends, new)
+            self._known_ends.update(new)
+            with self._lock:
+                self.machine.ends(ends)
+
+    def _execute(self, *, in_listener: bool = False) -> None:
+        """Execute the commands for the client; in a listener, all but pauses."""
+        shell = self._shell
+        kept = []
+        while self._for_pump:
+            try:
+                command = self._for_pump.popleft()
+            except IndexError:
+                break  # the pump and a listener have both looked
+            match command:
+                case Commit(number, offsets):
+                    self._commit(number, offsets)
+                case BeginRound() | CommitRound() | AbortRound():
+                    self._begin(self._execute_round(command))
+                case _ if in_listener:
+                    kept.append(command)
+                case Pause(places):
+                    shell.pause(places)
+                case Resume(places):
+                    shell.resume(places)
+        self._for_pump.extendleft(reversed(kept))
+
+    def _commit(self, number: int, offsets: Any) -> None:
+        """Commit; the answer comes later."""
+        raise NotImplementedError
+
+    def _begin(self, steps: Steps) -> object:
+        """Run steps, in a task if there are tasks."""
+        raise NotImplementedError
+
+    def _execute_round(self, command: BeginRound | CommitRound | AbortRound) -> Steps:
+        transactions, machine = self._transactions, self.machine
+        assert transactions is not None
+        if isinstance(command, BeginRound):
+            error = yield transactions.begin
+            self._report_fact(machine.round_began, error, wakes=True)
+            return
+        offsets = None
+        if isinstance(command, CommitRound):
+            offsets = self._shell.client_offsets(command.offsets)
+        error, is_committed = yield partial(transactions.end, offsets, self._metadata)
+        ended = partial(machine.round_ended, is_committed=is_committed)
+        self._report_fact(ended, error, wakes=True)
+
+    def _fail(self, error: BaseException) -> None:
+        """End the run with an error."""
+        self._report_fact(self.machine.fail, error)
+
+    # --- rebalances -------------------------------------------------------------------
+
+    def assigned(self, places: Iterable[TopicPartition]) -> None:
+        """Record new partitions."""
+        self._report_fact(self.machine.assigned, list(places))
+        self._report_fact(self.machine.rebalanced)
+
+    def lost(self, places: Iterable[TopicPartition]) -> None:
+        """Record that partitions are lost."""
+        self._report_fact(self.machine.lost, list(places))
+
+    def begin_revocation(self, places: Iterable[TopicPartition]) -> Revocation:
+        """Record that partitions are revoked; what runs may end within a bound."""
+        revocation = Revocation(list(places), self._event())
+        within = self._within()
+        with self._lock:
+            if self.machine.is_ended:
+                revocation.over.set()
+                return revocation
+            self._revocations.append(revocation)
+            self.machine.revoked(revocation.places, within, time.monotonic())
+            self._after_fact()
+        return revocation
+
+    def is_given_up(self, revocation: Revocation) -> bool:
+        """Do what is due in a listener; return whether it may return."""
+        self._report_fact(self.machine.tick)
+        self._execute(in_listener=True)
+        is_over: bool = revocation.over.is_set()
+        if is_over and revocation in self._revocations:
+            self._revocations.remove(revocation)
+        return is_over
+
+    # --- workers ----------------------------------------------------------------------
+
+    def _make_handler(self) -> Callable[[Any], Any]:
+        """Return the handler, with its limit, in the open transaction, with spans."""
+        handler = self._arguments.handler
+        if self._arguments.letters is not None:
+            handler = self._letter_handler(handler)
+        handler = self._limited(handler)
+        if self._transactions is not None:
+            handler = self._transactions.wrap(handler)
+        return self._traced(handler) if self._traces else handler
+
+    def _limited(self, handler: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """Return a handler that ends after ``handler.timeout``, if it can."""
+        return handler
+
+    def _traced(self, handler: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """Return a handler that makes a span for each call."""
+        raise NotImplementedError
+
+    @property
+    def _decode(self) -> Callable[[Any], Any] | None:
+        """Calls deserialisers before the handler; that of letters does it itself."""
+        return None if self._arguments.letters is not None else self._shell.decode
 
     def _note_time(self, chunk: Chunk, now: float) -> None:
         """Record how long the handler took for a chunk, for telemetry."""
@@ -219,17 +448,17 @@ class BaseDriver:
         chunk = current[0]
         is_batch = self._arguments.batch is not None
         records = chunk.records if is_batch else [chunk.records[chunk.at]]
-        headers = [self._base_shell.raw(each).headers for each in records]
+        headers = [self._shell.raw(each).headers for each in records]
         return self._observer.processing(chunk.slot.place, self._group, headers)
 
     def _within(self) -> float:
         """Return how long the records of revoked partitions may run on."""
-        limit = self._base_shell.revocation_limit() - MARGIN_S
+        limit = self._shell.revocation_limit() - MARGIN_S
         return max(0.0, min(limit, self._policy.handler.drain_timeout))
 
     def _make_letter(self, letter: SendLetter) -> tuple[str, Raw]:
         """Return a dead letter, and its topic."""
-        shell = self._base_shell
+        shell = self._shell
         raw = shell.raw(letter.record)
         dialect = self._policy.dead_letter.headers
         origin = letter_facts(raw.headers) if self._arguments.letters else None
@@ -243,6 +472,7 @@ class BaseDriver:
 
     def _fetched(self, fetched: Iterable[Fetched], now: float) -> bool:
         """Report what a poll has returned; return whether it had records."""
+        self.machine.polled(now)
         has_records = False
         for place, records in fetched:
             has_records = True
@@ -253,7 +483,7 @@ class BaseDriver:
 
     def _is_ours(self, record: Any) -> bool:
         """Return whether this group has set a dead letter aside."""
-        shell = self._base_shell
+        shell = self._shell
         origin = letter_facts(shell.raw(record).headers)
         return origin is not None and f"{origin.group}{LETTERS_GROUP}" == shell.group
 
@@ -262,7 +492,7 @@ class BaseDriver:
 
         If its value was cut, the header that says so is kept.
         """
-        shell = self._base_shell
+        shell = self._shell
         letter = shell.raw(record)
         facts, raw = as_first_read(letter)
         assert facts is not None
@@ -280,8 +510,7 @@ class BaseDriver:
         if "dead_letter" not in ways_of_rejecting(self._policy):
             return set()
         return {
-            self._policy.dead_letter.topic_for(topic)
-            for topic in self._base_shell.topics()
+            self._policy.dead_letter.topic_for(topic) for topic in self._shell.topics()
         }
 
     def _refuse_missing(self, missing: Collection[str]) -> None:
@@ -292,7 +521,7 @@ class BaseDriver:
         """
         if missing:
             names = ", ".join(sorted(missing))
-            raise self._base_shell.errors.make(
+            raise self._shell.errors.make(
                 ClientConfigurationError,
                 f"process(): on_reject is dead_letter, and the topic {names} does not "
                 "exist: create it, or name another one in dead_letter.topic",
@@ -309,7 +538,7 @@ class BaseDriver:
 
     def _missing(self, topics: Collection[str]) -> Generator[Any, Any, Collection[str]]:
         """Return the topics that do not exist; asked again if there is no answer."""
-        look_up = partial(self._base_shell.missing_topics, topics)
+        look_up = partial(self._shell.missing_topics, topics)
         for _ in range(LOOK_UPS - 1):
             try:
                 return (yield look_up)  # type: ignore[no-any-return]  # of the client
@@ -325,12 +554,28 @@ class BaseDriver:
                 yield AFTER_ERROR_S
         return (yield look_up)  # type: ignore[no-any-return]  # the same
 
+    def _send_letters(self) -> Steps:
+        """Send dead letters in their order, until there are no others."""
+        queue, is_over = self._letters, False
+        while not is_over:
+            letters = [(yield queue.get)]
+            while not queue.empty() and len(letters) < LETTERS:
+                letters.append(queue.get_nowait())
+            is_over = letters[-1] is None
+            if is_over:
+                letters.pop()
+            results = yield from self._sending(list(map(self._make_letter, letters)))
+            for letter, result in zip(letters, results, strict=True):
+                self._report_fact(self.machine.letter_sent, letter, result, wakes=True)
+
     def _sending(
         self, letters: list[tuple[str, Raw]]
     ) -> Generator[Any, Any, list[KafkaGuardError | None]]:
         """Send dead letters, once more those that can be changed to be accepted."""
-        shell, transactions = self._base_shell, self._transactions
+        shell, transactions = self._shell, self._transactions
         results: list[KafkaGuardError | None] = []
+        if not letters:
+            return results
         if transactions is not None:  # its commit confirms them
             for letter in letters:
                 try:
@@ -354,7 +599,7 @@ class BaseDriver:
 
     def _topics_with_ends(self) -> Collection[str]:
         """Return the topics to whose ends this run reads."""
-        return self._base_shell.topics() if self._arguments.until_end else ()
+        return self._shell.topics() if self._arguments.until_end else ()
 
     def _refuse_absent(self, missing: Collection[str]) -> None:
         """Refuse to read to the end of a topic that has none.
@@ -364,30 +609,15 @@ class BaseDriver:
         """
         if missing:
             names = ", ".join(sorted(missing))
-            raise self._base_shell.errors.make(
+            raise self._shell.errors.make(
                 ClientConfigurationError,
                 f"process(until_end=True): the topic {names} does not exist, so it has "
                 "no end: create it, or correct the name",
             )
 
-    def _poll_failed(self, error: KafkaGuardError, now: float) -> bool:
-        """Record that a poll has failed; return whether the next one may succeed."""
-        if error.verdict.action in _PASSES:
-            return True
-        self.machine.fail(error, now)
-        return False
-
-    def _resting(self, now: float) -> list[TopicPartition]:
-        """Return the partitions whose positions count now, after an empty poll."""
-        machine = self.machine
-        if now < self._next_rest:
-            return []
-        self._next_rest = now + REST_S
-        return list(machine.slots)
-
     def _seeks(self) -> list[tuple[TopicPartition, int]]:
         """Return where the client reads on after the run: what is not done."""
-        shell = self._base_shell
+        shell = self._shell
         return [
             (place, position)
             for place, slot in self.machine.slots.items()

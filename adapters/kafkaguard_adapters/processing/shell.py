@@ -113,6 +113,9 @@ class Shell(Protocol):
     def client_offsets(self, offsets: Mapping[TopicPartition, int]) -> Any:
         """Return offsets as the producer takes them."""
 
+    def group_metadata(self) -> Any:
+        """Return the group's metadata now; None: it is no member."""
+
     def send_raw(self, send: Callable[..., Any], topic: str, raw: Raw) -> Any:
         """Send bytes by a producer's method; return what it returns."""
 
@@ -144,9 +147,6 @@ class ThreadShell(Shell, Protocol):
 
     #: The name of the producer's method that sends a record.
     send_name: str
-
-    def group_metadata(self) -> Any:
-        """Return the group's metadata now; None: it is no member."""
 
     def send_letters(
         self, letters: Sequence[tuple[str, Raw]], seconds: float

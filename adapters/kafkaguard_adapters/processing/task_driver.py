@@ -13,23 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kafkaguard._errors import KafkaGuardError
 from kafkaguard._processing.handling import CURRENT, decode_batch
-from kafkaguard._processing.work import (
-    WHOLE,
-    AbortRound,
-    BeginRound,
-    Commit,
-    CommitRound,
-    Pause,
-    Resume,
-)
-from kafkaguard_adapters.processing.driver_base import (
-    AFTER_ERROR_S,
-    KEEP_ALIVE_S,
-    MOST,
-    SLICE_S,
-    BaseDriver,
-    Revocation,
-)
+from kafkaguard._processing.work import WHOLE
+from kafkaguard_adapters.processing.driver_base import SLICE_S, BaseDriver
 from kafkaguard_adapters.processing.exactly_once import AwaitedTransactions
 from kafkaguard_adapters.producing.steps import arun
 
@@ -39,9 +24,10 @@ if TYPE_CHECKING:
     from kafkaguard._cluster.reports import TopicPartition
     from kafkaguard._processing.handling import Attempted
     from kafkaguard._processing.report import ProcessReport
-    from kafkaguard._processing.work import Chunk, SendLetter
+    from kafkaguard._processing.work import Chunk
     from kafkaguard._retries.events import Event
     from kafkaguard_adapters.processing.arguments import Arguments
+    from kafkaguard_adapters.processing.driver_base import Steps
     from kafkaguard_adapters.processing.shell import AwaitedShell
     from kafkaguard_policies.retry_policy import RetryPolicy
 
@@ -62,7 +48,9 @@ class TaskDriver(BaseDriver):
         hook: ``on_event``, or None.
     """
 
+    _shell: AwaitedShell
     _transactions: AwaitedTransactions | None = None
+    _event = asyncio.Event
 
     def __init__(
         self,
@@ -74,12 +62,10 @@ class TaskDriver(BaseDriver):
         super().__init__(shell, arguments, policy, hook)
         if arguments.producer is not None:
             self._transactions = AwaitedTransactions(arguments.producer, self.machine)
-        self._shell = shell
         self._idle: list[asyncio.Future[None]] = []
-        self._wakes = asyncio.Event()
-        self._over = asyncio.Event()
-        self._letters: asyncio.Queue[SendLetter] = asyncio.Queue()
+        self._letters = asyncio.Queue()
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._commits: set[asyncio.Task[Any]] = set()
         self._is_cancelled = False
 
     async def run(self) -> ProcessReport:
@@ -94,7 +80,7 @@ class TaskDriver(BaseDriver):
         assigned = self._shell.listen(self)
         for _ in range(self._arguments.workers):
             self._start(self._work())
-        self._start(self._send_letters())
+        self._begin(self._send_letters())
         try:
             if assigned:
                 self.assigned(assigned)
@@ -123,174 +109,79 @@ class TaskDriver(BaseDriver):
         if asyncio.current_task() not in self._tasks:
             await self._over.wait()
 
-    def _start(self, coroutine: Coroutine[Any, Any, None]) -> None:
+    def _start(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._ended)
+        return task
+
+    def _begin(self, steps: Steps) -> None:
+        self._start(arun(steps))
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         """Forget a task; if the guard failed in it, end the run instead of hanging."""
         self._tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None and not self.machine.is_ended:
-            self.machine.fail(error, time.monotonic())
-            self._after_fact()
+            self._fail(error)
 
     # --- the pump ---------------------------------------------------------------------
 
     async def _pump(self) -> None:
         while self._end is None:
             try:
-                await self._step()
+                await arun(self._step())
             except asyncio.CancelledError:
                 if self._is_cancelled:
                     raise  # the second time
                 self._is_cancelled = True
                 self.request_stop()
 
-    async def _step(self) -> None:
-        """Poll once, and execute what the machine says."""
-        machine, now = self.machine, time.monotonic()
-        if self._must_stop():
-            machine.stop(now)
-        machine.tick(now)
-        self._after_fact()
-        self._wakes.clear()
-        await self._execute()
-        self._tell()
-        if self._end is not None:
-            return
-        if machine.is_open:
-            await self._read(MOST, SLICE_S)
-            return
-        await self._wait(KEEP_ALIVE_S)
-        if time.monotonic() - self._read_at >= KEEP_ALIVE_S:
-            await self._read(1, 0.0)
-
     async def _wait(self, seconds: float) -> None:
-        """Wait for commands."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._wakes.wait()
 
-    async def _read(self, most: int, seconds: float) -> None:
-        machine, self._read_at = self.machine, time.monotonic()
-        try:
-            if self._arguments.until_end:
-                await self._look_up_ends()
-            fetched = await self._shell.poll(most, seconds)
-        except KafkaGuardError as error:
-            if self._poll_failed(error, time.monotonic()):
-                await self._wait(AFTER_ERROR_S)
-            return
-        now = time.monotonic()
-        machine.polled(now)
-        if self._fetched(fetched, now):
-            self._after_fact()
-            self._wake_workers(len(self._idle))
-            await asyncio.sleep(0)  # a poll that has records need not suspend
-            return
-        places = self._resting(now)
-        if places:
-            machine.at_rest(await self._shell.positions(places), now)
-            self._after_fact()
+    def _commit(self, number: int, offsets: Any) -> None:
+        task = self._start(self._send_commit(number, offsets))
+        self._commits.add(task)
+        task.add_done_callback(self._commits.discard)
 
-    async def _look_up_ends(self) -> None:
-        """Look up where to stop, once for each partition."""
-        new = [place for place in self.machine.slots if place not in self._known_ends]
-        if new:
-            self.machine.ends(await self._shell.ends(new))
-            self._known_ends.update(new)
-
-    def _after_fact(self) -> None:
-        """Take the machine's commands to where they are executed."""
-        for letter in self._sort(self.machine.take_commands()):
-            self._letters.put_nowait(letter)
-        if self._for_pump or self._events or self._end is not None:
-            self._wakes.set()
-
-    async def _execute(self) -> None:
-        """Execute the commands for the client."""
-        while self._for_pump:
-            match self._for_pump.popleft():
-                case Commit(number, offsets):
-                    self._start(self._commit(number, offsets))
-                case (BeginRound() | CommitRound() | AbortRound()) as command:
-                    self._start(self._execute_round(command))
-                case Pause(places):
-                    self._shell.pause(places)
-                case Resume(places):
-                    self._shell.resume(places)
-
-    async def _execute_round(
-        self, command: BeginRound | CommitRound | AbortRound
-    ) -> None:
-        transactions, shell, machine = self._transactions, self._shell, self.machine
-        assert transactions is not None
-        if isinstance(command, BeginRound):
-            machine.round_began(await transactions.begin(), time.monotonic())
-        else:
-            offsets = None
-            if isinstance(command, CommitRound):
-                offsets = shell.client_offsets(command.offsets)
-            error, is_committed = await transactions.end(offsets, shell.group)
-            machine.round_ended(error, time.monotonic(), is_committed=is_committed)
-        self._after_fact()
-        self._wake_workers(len(self._idle))
-
-    async def _commit(self, number: int, offsets: Any) -> None:
+    async def _send_commit(self, number: int, offsets: Any) -> None:
         refused: Any = {}
         if self._shell.group is not None:
             try:
                 refused = await self._shell.commit(offsets)
             except KafkaGuardError as error:
                 refused = dict.fromkeys(offsets, error)
-        now = time.monotonic()
-        self.machine.committed(number, refused, now)
+        self._report_fact(self.machine.committed, number, refused)
         if any(error.code in _LOST for error in refused.values()):
-            self.machine.lost(list(self.machine.slots), now)
-        self._after_fact()
-
-    # --- rebalances -------------------------------------------------------------------
-
-    def assigned(self, places: Iterable[TopicPartition]) -> None:
-        """Record new partitions."""
-        self.machine.assigned(list(places), time.monotonic())
-        self._after_fact()
-
-    def lost(self, places: Iterable[TopicPartition]) -> None:
-        """Record that partitions are lost."""
-        self.machine.lost(list(places), time.monotonic())
-        self._after_fact()
+            self.lost(self.machine.slots)
 
     async def revoke(self, places: Iterable[TopicPartition]) -> None:
         """Let what runs of revoked partitions end within a bound, and commit it."""
-        revocation = Revocation(list(places), asyncio.Event())
-        if self.machine.is_ended:
-            return
-        self._revocations.append(revocation)
-        self.machine.revoked(revocation.places, self._within(), time.monotonic())
-        self._after_fact()
-        while not revocation.over.is_set():  # a poll may wait for the listener
+        revocation = self.begin_revocation(places)
+        while not self.is_given_up(revocation):  # a poll may wait for the listener
             with suppress(TimeoutError):
                 async with asyncio.timeout(SLICE_S):
                     await revocation.over.wait()
-            self.machine.tick(time.monotonic())
-            self._after_fact()
-        self._revocations.remove(revocation)
-        commits = [each for each in self._for_pump if isinstance(each, Commit)]
-        for each in commits:
-            self._for_pump.remove(each)
-            await self._commit(each.number, each.offsets)
+        if self._commits:
+            await asyncio.wait(self._commits)
 
     # --- workers ----------------------------------------------------------------------
 
-    def _wake_workers(self, count: int) -> None:
-        while count and self._idle:
+    def _wake_workers(self) -> None:
+        while self._wake_worker():
+            pass
+
+    def _wake_worker(self) -> bool:
+        """Let one idle worker look for work; return whether there was one."""
+        while self._idle:
             waiter = self._idle.pop()
             if not waiter.done():
                 waiter.set_result(None)
-                count -= 1
+                return True
+        return False
 
     async def _work(self) -> None:
         batch = self._arguments.batch
@@ -308,7 +199,7 @@ class TaskDriver(BaseDriver):
             machine.finished(chunk, attempted, failures, now)
             self._note_time(chunk, now)
             self._after_fact()
-            self._wake_workers(1)
+            self._wake_worker()
             await asyncio.sleep(0)  # a handler need not suspend
 
     async def _wait_for_work(self) -> None:
@@ -326,10 +217,7 @@ class TaskDriver(BaseDriver):
 
     async def _handle(self, chunk: Chunk, handler: _Handler) -> Attempted:
         """Handle the records of a chunk one after the other."""
-        decode = self._shell.decode
-        if self._arguments.letters is not None:
-            decode = None  # the handler of letters does it
-        stops = chunk.stops
+        decode, stops = self._decode, chunk.stops
         try:
             for record in chunk.begin():
                 if stops:
@@ -357,17 +245,16 @@ class TaskDriver(BaseDriver):
         if isinstance(error, asyncio.CancelledError) and self._over.is_set():
             raise error
 
-    def _make_handler(self) -> _Handler:
-        """Return the handler, with the policy's time limit, in the open transaction."""
-        handler: _Handler = self._arguments.handler
-        if self._arguments.letters is not None:
-            handler = self._letter_handler(handler)
+    def _limited(self, handler: _Handler) -> _Handler:
         seconds = self._policy.handler.timeout
-        if seconds is not None:
-            handler = _limited(handler, seconds)
-        if self._transactions is not None:
-            handler = self._transactions.wrap(handler)
-        return self._traced(handler) if self._traces else handler
+        if seconds is None:
+            return handler
+
+        async def limited(record: Any) -> None:
+            async with asyncio.timeout(seconds):
+                await handler(record)
+
+        return limited
 
     def _traced(self, handler: _Handler) -> _Handler:
         """Return a handler that makes a span for each call."""
@@ -377,24 +264,3 @@ class TaskDriver(BaseDriver):
                 await handler(record)
 
         return handle_traced
-
-    # --- dead letters -----------------------------------------------------------------
-
-    async def _send_letters(self) -> None:
-        """Send dead letters in their order, in a task of its own."""
-        while True:
-            letters = [await self._letters.get()]
-            while not self._letters.empty():
-                letters.append(self._letters.get_nowait())
-            results = await arun(self._sending(list(map(self._make_letter, letters))))
-            for letter, result in zip(letters, results, strict=True):
-                self.machine.letter_sent(letter, result, time.monotonic())
-            self._after_fact()
-
-
-def _limited(handler: _Handler, seconds: float) -> _Handler:
-    async def limited(record: Any) -> None:
-        async with asyncio.timeout(seconds):
-            await handler(record)
-
-    return limited
