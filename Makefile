@@ -125,6 +125,10 @@ nightly: .venv/installed ## What takes too long for `make test`, resumable: NIGH
 outages: .venv/installed
 	$(BIN)/python -m tests.soak outages --minutes 10
 
+.PHONY: steady
+steady: .venv/installed ## Memory, descriptors, threads, sockets stay flat: STEADY='--minutes 60 --state FILE'
+	$(BIN)/python -W ignore -m tests.soak steady $(STEADY)
+
 .PHONY: soak
 soak: outages ## Spark through outages, and killed at random (two hours)
 	$(BIN)/python -m tests.soak kills --runs 20

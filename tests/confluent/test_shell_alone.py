@@ -246,7 +246,7 @@ def test_a_refused_login_explains_records_as_long_as_the_client_hides_it(
 
 
 def test_a_login_whose_connection_broke_was_not_refused(make):
-    """librdkafka has one code for both; a service was ended by a reset in its login."""
+    """Librdkafka has one code for both; a service was ended by a reset in its login."""
     shell = make()
     text = "SASL PLAIN mechanism handshake failed: Local: Broker transport failure: "
     error = KafkaError(KafkaError._AUTHENTICATION, text)
