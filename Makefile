@@ -102,8 +102,8 @@ cover: .venv/installed ## What the tests without Java reach, line by line, in ht
 	$(PYTEST) -n 2 --no-java --cov --cov-report=html --cov-report=term:skip-covered
 
 .PHONY: fuzz
-fuzz: .venv/installed ## A million mutated messages (Linux)
-	$(BIN)/python scripts/fuzz_protocol.py
+fuzz: .venv/installed ## Mutated bytes for all readers (Linux): FUZZ='--seconds 60 --target policies'
+	$(BIN)/python scripts/fuzz.py $(FUZZ)
 
 .PHONY: mutate
 mutate: .venv/installed ## A sample of small wrong changes, and whether tests fail (5 min; MUTATE=--adapters: 20 min)
