@@ -110,8 +110,8 @@ cover: .venv/installed ## What the tests without Java reach, line by line, in ht
 	$(PYTEST) -n 2 --no-java --cov --cov-report=html --cov-report=term:skip-covered
 
 .PHONY: fuzz
-fuzz: .venv/installed ## A million mutated messages (Linux)
-	$(BIN)/python scripts/fuzz_protocol.py
+fuzz: .venv/installed ## Mutated bytes for all readers (Linux): FUZZ='--seconds 60 --target policies'
+	$(BIN)/python scripts/fuzz.py $(FUZZ)
 
 .PHONY: mutate
 mutate: .venv/installed ## A sample of small wrong changes, and whether tests fail (5 min; MUTATE=--adapters: 20 min)
@@ -137,6 +137,10 @@ nightly: .venv/installed ## What takes too long for `make test`, resumable: NIGH
 .PHONY: outages
 outages: .venv/installed
 	$(BIN)/python -m tests.soak outages --minutes 10
+
+.PHONY: steady
+steady: .venv/installed ## Memory, descriptors, threads, sockets stay flat: STEADY='--minutes 60 --state FILE'
+	$(BIN)/python -W ignore -m tests.soak steady $(STEADY)
 
 .PHONY: soak
 soak: outages ## Spark through outages, and killed at random (two hours)

@@ -100,6 +100,10 @@ def steps(commit: str) -> list[Step]:
         ),
         _make("deadlines"),
         _make("outages"),
+        _make(
+            "steady",
+            f"STEADY=--minutes 10 --state {FOLDER}/steady-{commit[:12]}.json",
+        ),
         _make("fuzz"),
         _make("mutate", f"MUTATE=--seed {seed}"),
         _make("mutate adapters", f"MUTATE=--adapters --seed {seed}", hours=2),

@@ -5,10 +5,12 @@ from __future__ import annotations
 import tempfile
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 
 from kafkaguard.cli.spark_session import spark_session
 from tests.chaos.actors import Actor, Outcome, Series
+from tests.chaos.services import LINE
 from tests.soak import outages
 from tests.soak.counting import count, last_of_each
 from tests.spark.spark_reading import read
@@ -36,6 +38,7 @@ class Streaming(Actor):
         self._is_done = threading.Event()
         self._thread = threading.Thread(target=self._keep, daemon=True)
         self._starts = 0
+        self._errors = Counter()
         self._session = spark_session("chaos")
         self._spark = None
         self._told = {}
@@ -59,7 +62,17 @@ class Streaming(Actor):
             for line in outages.read(self._report):
                 self._told.setdefault(line["batch_id"], time.monotonic())
             if not self._query.isActive:
-                self._query = self._begin()
+                self._note(self._query.exception())
+                try:
+                    self._query = self._begin()
+                except Exception as error:  # the topic could not be looked up
+                    self._note(error)
+
+    def _note(self, error):
+        """Note the first line of what ended the stream, or did not let it begin."""
+        lines = str(error).strip().splitlines()
+        told = [line for line in lines if "kafkaguard" in line] or lines
+        self._errors[told[0][:LINE]] += 1
 
     def close(self):
         """Stop Spark."""
@@ -97,6 +110,7 @@ class Streaming(Actor):
             "maybe_twice": found.told,
             "batches that do not know": found.unknown,
             "started again": self._starts - 1,
+            **self._errors,
         }
         shift = time.time() - time.monotonic()
         there = [each.timestamp()[1] / 1000 - shift for each in messages]

@@ -408,6 +408,11 @@ def test_a_file_is_named_as_one(tmp_path, monkeypatch):
     assert "java.txt is a file: `kafkaguard explain - < java.txt`" in said
 
 
+def test_a_text_that_no_file_can_be_named_is_no_file():
+    """90 characters of four bytes are too long for a name: it was an OSError."""
+    assert "no Kafka error found" in invoke("explain", "\N{GRINNING FACE}" * 90, code=2)
+
+
 @pytest.mark.parametrize("width", [60, 80])
 def test_the_head_fits_the_terminal(width, monkeypatch):
     """Lines are wrapped beside their label, and no name is broken."""

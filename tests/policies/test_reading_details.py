@@ -127,6 +127,15 @@ def test_a_preset_that_there_is_not_is_told_which_there_are():
     assert said.startswith("there is no preset 'xyzzyxyzzy'. The presets are admin, ")
 
 
+@pytest.mark.parametrize("name", ["x" * 300, "\N{SNOWMAN}" * 90, "x\0", "\ud800"])
+def test_a_name_that_no_file_can_have_is_no_preset(name):
+    """A name that is too long was an OSError, found by fuzzing of ``extends``."""
+    with pytest.raises(PolicyError, match="there is no preset"):
+        load_policy(name)
+    with pytest.raises(PolicyError, match="there is no preset"):
+        load_policy({"extends": name})
+
+
 def test_a_folder_beside_the_file_is_no_preset(tmp_path):
     """`extends` with the name of a folder is refused."""
     (tmp_path / "orders").mkdir()

@@ -1,11 +1,11 @@
-"""Long runs: ``python -m tests.soak outages``, ``... kills``, ``... once``."""
+"""Long runs: ``python -m tests.soak steady``, ``outages``, ``kills``, ``once``."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 
-from tests.soak import kills, once, outages
+from tests.soak import kills, once, outages, steady
 
 
 def main():
@@ -24,9 +24,20 @@ def main():
     exactly.add_argument("--state", help="a file; a second call goes on after it")
     exactly.add_argument("--plain", action="store_true", help="without the word")
     exactly.add_argument("--epochs", action="store_true", help="let an epoch roll over")
+    flat = which.add_parser("steady", help="memory, descriptors, threads, sockets")
+    flat.add_argument("--minutes", type=float, default=60)
+    flat.add_argument("--state", help="a file; a second call goes on after it")
+    flat.add_argument("--parts", nargs="+", choices=steady.PARTS, default=steady.PARTS)
+    flat.add_argument("--leaking", choices=("lag",), help="let this part leak")
+    words = "kafka-python under faults, guarded and bare, with all futures kept"
+    flat.add_argument("--keep", action="store_true", help=words)
     given = parser.parse_args()
     if given.which == "outages":
         wrong = outages.run(given.minutes, given.away, given.seed)
+    elif given.which == "steady" and given.keep:
+        wrong = steady.keep(given.minutes, given.seed)
+    elif given.which == "steady":
+        wrong = steady.run(given.minutes, given.state, given.parts, given.leaking)
     elif given.which == "once" and given.plain:
         print(f"without the word: {once.compare(given.seed, given.rows)} rows twice")
         wrong = []
@@ -36,7 +47,10 @@ def main():
         wrong = once.run(given.kills, given.seed, given.state, given.rows)
     else:
         wrong = kills.run(given.runs, given.seed)
-    print("\n".join(wrong) or "nothing was lost, and the reports are true")
+    good = "nothing was lost, and the reports are true"
+    if given.which == "steady":
+        good = "verdict: all is flat"
+    print("\n".join(wrong) or good)
     return 1 if wrong else 0
 
 

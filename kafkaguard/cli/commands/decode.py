@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from kafkaguard._common.files import kind_of
 from kafkaguard.cli.content import (
     as_json_knows,
     from_hex,
@@ -89,7 +90,7 @@ def decode(
 def _read_source(source: str) -> bytes:
     if source == "-":
         data = sys.stdin.buffer.read(_MOST_BYTES + 1)
-    elif _is_file(source):
+    elif kind_of(source):
         data = _read_file(Path(source))
     else:
         data = source.encode()
@@ -105,7 +106,7 @@ def _read_source(source: str) -> bytes:
                 "check the port and the security protocol"
             )
     if not content:
-        is_argument = source != "-" and not _is_file(source)
+        is_argument = source != "-" and not kind_of(source)
         reason = "no such file, and no" if is_argument else "no bytes, and no"
         raise Problem(f"{_name_source(source)}: {reason} hexadecimal digits")
     return content
@@ -115,14 +116,7 @@ def _name_source(source: str) -> str:
     """Name the source without showing the message, which may hold credentials."""
     if source == "-":
         return "standard input"
-    return source if _is_file(source) else "the argument"
-
-
-def _is_file(source: str) -> bool:
-    try:
-        return bool(source) and Path(source).exists()
-    except (OSError, ValueError):  # too long for a file name, or not valid as one
-        return False
+    return source if kind_of(source) else "the argument"
 
 
 def _read_file(path: Path) -> bytes:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from itertools import product
-from pathlib import Path
 from textwrap import fill, shorten
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ import click
 from rich.text import Text
 
 from kafkaguard import errors
+from kafkaguard._common.files import kind_of
 from kafkaguard._common.text import plain
 from kafkaguard._errors import for_code
 from kafkaguard._errors.meanings import MEANINGS
@@ -171,7 +171,7 @@ def _find(text: str) -> list[Finding]:
         return findings
     if not text.strip():
         raise Problem(f"there is nothing to explain. {_USAGE}")
-    if len(text) < _MAX_NAME_LENGTH and Path(text.strip()).is_file():
+    if len(text) < _MAX_NAME_LENGTH and kind_of(text.strip()) == "file":
         name = plain(text.strip())
         raise Problem(
             f"{name} is a file: `kafkaguard explain - < {name}` reads the text in it"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.live import Live
 
+from kafkaguard._common.files import kind_of
 from kafkaguard.cli.connecting import bootstrap_option
 from kafkaguard.cli.group import Problem
 from kafkaguard.cli.numbers import SECONDS, SHARE, ListenAddress
@@ -75,7 +76,7 @@ def proxy(  # noqa: PLR0913 - click hands over each option
             "KAFKAGUARD_BOOTSTRAP_SERVER"
         )
     host, port = listen
-    if pause_file is not None and not pause_file.absolute().parent.is_dir():
+    if pause_file is not None and kind_of(pause_file.absolute().parent) != "folder":
         raise Problem(f"--pause-file {pause_file}: its folder does not exist")
     try:
         running = FaultProxy(

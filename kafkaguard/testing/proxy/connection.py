@@ -97,7 +97,7 @@ class Connection:
         try:
             async with asyncio.timeout(_CONNECT_TIMEOUT_S):
                 upstream = await self._hub.dial(host, port)
-        except OSError as error:  # includes TimeoutError
+        except (OSError, ValueError, OverflowError) as error:  # no host, no port
             return f"no connection to the broker at {host}:{port}: {error!r}"
         self._from_broker, self._to_broker = upstream
         try:

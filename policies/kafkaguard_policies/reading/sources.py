@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from kafkaguard._common.closest import did_you_mean
+from kafkaguard._common.files import kind_of
 from kafkaguard_policies.model.problems import PolicyError, Problem, problems_of
 from kafkaguard_policies.reading.documents import Document, read_document
 from kafkaguard_policies.reading.environment import name_variables, read_environment
@@ -125,7 +126,7 @@ def _read_preset(name: str) -> Document:
 
 def _check_ending(source: str, folder: Path) -> None:
     """Raise an error for a file with another ending; presets have no dot or folder."""
-    if source and source not in presets() and (folder / source).is_dir():
+    if source and source not in presets() and kind_of(folder / source) == "folder":
         message = f"{source!r} is a directory: name a file, or a preset"
         raise PolicyError(source, [Problem(f"{message}: {', '.join(presets())}")])
     if Path(source).suffix or os.sep in source:

@@ -308,6 +308,15 @@ def _closed(proxy):
     return proxy.closures[-1].reason
 
 
+@pytest.mark.parametrize("host", ["a..b", "x" * 70])
+def test_an_address_that_no_network_has(host):
+    """A name that cannot be looked up at all ended a connection as a fault of ours."""
+    with FaultProxy(f"{host}:9092") as proxy:
+        with RawClient(proxy.bootstrap_servers) as client:
+            assert client.receive_bytes() == b""
+        assert f"no connection to the broker at {host}:9092" in _closed(proxy)
+
+
 def test_a_broken_off_exchange_is_unanswered(kafka_faults, kafka_topic):
     """What a client no longer waits for is in the journal as such."""
     kafka_faults.on("ListOffsets").delay(30)
