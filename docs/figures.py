@@ -39,7 +39,8 @@ class PerformanceTables(SphinxDirective):
 
 
 def _head(part: dict[str, Any]) -> str:
-    when = part.get("date", NOT_MEASURED)
+    undated = "of an earlier version" if part["rows"] else NOT_MEASURED
+    when = part.get("date", undated)
     return f"`python -m benchmarks {part['benchmark']}` ({when}): {part['says']}"
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from docutils import nodes
 from sphinx import addnodes
+from sphinx.transforms import SphinxTransform
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -31,16 +32,22 @@ WORDS = {
 }
 
 
-def add_words(app: Sphinx, document: nodes.document) -> None:
+class AddWords(SphinxTransform):
     """Insert the entries of a page; they lead to its first section."""
-    words = WORDS.get(app.env.current_document.docname, ())
-    if words:
-        place = next(document.findall(nodes.section))["ids"][0]
-        entries = [("single", word, place, "main", None) for word in words]
-        document.insert(0, addnodes.index(entries=entries))
+
+    # Before Sphinx collects the entries of all pages, which has priority 850.
+    default_priority = 500
+
+    def apply(self, **_: Any) -> None:
+        """Insert them."""
+        words = WORDS.get(self.env.current_document.docname, ())
+        if words:
+            place = next(self.document.findall(nodes.section))["ids"][0]
+            entries = [("single", word, place, "main", None) for word in words]
+            self.document.insert(0, addnodes.index(entries=entries))
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Look at each page once it is read."""
-    app.connect("doctree-read", add_words)
+    """Look at each page while it is read."""
+    app.add_transform(AddWords)
     return {"parallel_read_safe": True}
