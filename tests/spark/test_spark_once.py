@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
+import subprocess
+import time
 import uuid
 from dataclasses import replace
 from pathlib import Path
@@ -143,6 +147,44 @@ def test_lost_map_output_is_no_end_of_a_shard(
     assert (report.read, report.delivered) == (count, count)
     values = committed_values(kafka_cluster, kafka_topic)
     assert sorted(int(each.split()[0]) for each in values) == list(range(count))
+
+
+class PausedTask(OnceTask):
+    """A task whose process is stopped for 16 s once, with its transaction open."""
+
+    def __call__(self, batches):
+        """Write the shard."""
+        context = TaskContext.get()
+        if context.partitionId() == 0 and context.attemptNumber() == 0:
+            batches = self.pause(batches)
+        return super().__call__(batches)
+
+    @staticmethod
+    def pause(batches):
+        """Stop this process behind the first batch; another one lets it go on."""
+        for number, batch in enumerate(batches):
+            if number == 1:
+                time.sleep(1)  # the broker knows of the transaction now
+                pid = os.getpid()
+                subprocess.Popen(["sh", "-c", f"sleep 16; kill -CONT {pid}"])
+                os.kill(pid, signal.SIGSTOP)
+            yield batch
+
+
+def test_pause_that_outlasts_the_transaction(
+    spark, write, rows, kafka_cluster, kafka_topic, monkeypatch
+):
+    """The broker aborts after 3 s; the task fails, and its next attempt writes."""
+    monkeypatch.setattr(once, "OnceTask", PausedTask)
+    batch_size = "spark.sql.execution.arrow.maxRecordsPerBatch"
+    limits = {"transaction.timeout.ms": "3000", "delivery.timeout.ms": "2500"}
+    spark.conf.set(batch_size, "100")
+    try:
+        report = write(rows, config=limits)
+    finally:
+        spark.conf.unset(batch_size)
+    assert (report.retried_tasks, report.delivered) == (1, ROWS)
+    assert landed(kafka_cluster, kafka_topic) == TEXTS
 
 
 def test_batches_follow_each_other(write, rows, kafka_cluster, kafka_topic):
