@@ -246,7 +246,7 @@ def processed(client, servers, topic, count=RECORDS, *, handler=None, **argument
         def handle(_):
             handler(next(counter))
 
-    elif "batch" in arguments:
+    elif arguments.get("batch") is not None:
         handle = counting(counter)
     with guard(factory=FACTORIES[client], config=config, policy=policy) as consumer:
         consumer.subscribe([topic])
@@ -271,7 +271,7 @@ async def _process_awaited(config, policy, topic, counter, handler, arguments):
     async def count(record):
         if handler is not None:
             await asyncio.to_thread(handler, next(counter))
-        elif "batch" in arguments:
+        elif arguments.get("batch") is not None:
             batch(record)
         else:
             next(counter)
