@@ -421,6 +421,21 @@ class TransactionsContract:
                     assert "abort_transaction()" in str(caught.value)
             assert not kafka_faults.requests("EndTxn")
 
+    @pytest.mark.parametrize("api", ["AddOffsetsToTxn", "TxnOffsetCommit"])
+    def test_records_of_a_transaction_whose_offsets_failed_are_aborted(
+        self, kafka_topic, kafka_faults, api
+    ):
+        """The next commit does not commit them: the coordinator gets the abort."""
+        servers = kafka_faults.bootstrap_servers
+        with self.open_transactional(servers, kafka_topic) as writer:
+            writer.init()
+            kafka_faults.on(api).fail("GROUP_AUTHORIZATION_FAILED", times=1)
+            with pytest.raises(errors.KafkaGuardError), writer.transaction():
+                sent(writer, kafka_topic, b"aborted")
+                writer.send_offsets(kafka_topic, f"g-{kafka_topic}")
+            run(writer, lambda: sent(writer, kafka_topic, b"seen"))
+        assert committed(kafka_faults, kafka_topic) == [b"seen"]
+
     def test_a_transaction_that_is_open_at_close_is_aborted_and_told(
         self, kafka_cluster, kafka_topic
     ):
