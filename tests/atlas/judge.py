@@ -37,14 +37,14 @@ def _raises(line):
 
 
 _KINDS = {
-    "hung": lambda line: line.get("hung") or not line["ended"],
+    "hung": lambda line: line["error"] == "Hung" or not line["ended"],
     "silent": lambda line: line["error"] == "SilenceError",
     "told-not-written": lambda line: line.get("told") == "no" and line.get("written"),
     "lost": lambda line: line["error"] is None and line.get("written") == 0,
     "twice": lambda line: (line.get("written") or 0) > 1,
     "no-verdict": lambda line: _raises(line) and "action" not in line,
     "other-code": lambda line: (
-        _raises(line) and line["met"] and line["raised"] != line["code"]
+        _raises(line) and line["requests"] and line["raised"] != line["code"]
     ),
     "other-verdict": lambda line: (
         line.get("action")
