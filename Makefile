@@ -53,6 +53,10 @@ simulate: .venv/installed ## A million schedules of faults against the machines 
 differ: .venv/installed ## Guarded clients beside bare ones, 300 seeded programs each: DIFFER='--seed 7'
 	$(BIN)/python -W ignore -m tests.differ $(DIFFER)
 
+.PHONY: atlas
+atlas: .venv/installed ## What each client does with each answer, and what disagrees with verdicts: ATLAS='--only Produce'
+	$(BIN)/python -W ignore -m tests.atlas $(ATLAS)
+
 .PHONY: chaos
 chaos: .venv/installed ## Guarded clients while three brokers, rights and the network fail: CHAOS='--all --seconds 600'
 	$(BIN)/python -W ignore -m tests.chaos $(CHAOS)

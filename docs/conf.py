@@ -37,12 +37,14 @@ extensions = [
     "reference",
     "rights",
     "tables",
+    "atlas_tables",
 ]
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented_params"
 exclude_patterns = ["_build"]
+html_static_path = ["_static"]
 html_theme = "furo"
 html_title = f"kafkaguard {__version__}"
 html_static_path = ["_static"]

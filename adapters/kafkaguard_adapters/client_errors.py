@@ -133,6 +133,18 @@ class ClientErrors(ABC):
             error.__cause__ = original
         return error
 
+    def translate_read(self, original: Any, **place: Any) -> KafkaGuardError:
+        """Convert an exception of a consumer's call.
+
+        A call that does not name its request has only read, so nothing is in doubt.
+
+        Args:
+            original: The client's exception or error.
+            place: As for :meth:`translate`.
+        """
+        context = {"api": place.get("api", "Fetch")}
+        return self.translate(original, context=context, **place)
+
     def undecoded(
         self,
         original: BaseException,

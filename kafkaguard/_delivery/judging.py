@@ -381,9 +381,13 @@ class Judge:
         if isinstance(refusal.cause, KafkaGuardError):
             return refusal.cause
         context = {"transactional": self._traits.transactional}
-        return self._errors.translate(
+        error = self._errors.translate(
             refusal.cause, context=context, **_error_arguments(facts)
         )
+        if error.verdict.written != "no":
+            # The code is the answer to another request, such as Metadata.
+            conclude(error, replace(NOT_SENT, error_class=error.verdict.error_class))
+        return error
 
     def make_not_taken(self, why: BaseException, record: Record) -> KafkaGuardError:
         """Make the error of a record that the client did not accept again."""

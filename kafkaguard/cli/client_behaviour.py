@@ -1,18 +1,52 @@
-"""How each client reacts to an error by itself, from recordings."""
+"""What each client does with an answer by itself, as the atlas has recorded it."""
 
 from __future__ import annotations
 
+import gzip
 import json
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, Final, NamedTuple
 
-from kafkaguard import errors
 from kafkaguard._errors.generated import BY_CODE, KAFKA_VERSION, RETRIABLE_CODES
 
-JAVA = "Java, Spark"
-NOT_RECORDED = "not recorded"
+JAVA: Final = "Java, Spark"
+NOT_RECORDED: Final = "not recorded"
+#: A call that ends so many seconds before the answers has waited for their end.
+_EARLY_S: Final = 0.5
+
+
+class Observed(NamedTuple):
+    """What a client did with one answer.
+
+    Attributes:
+        requests: How many requests of this kind it made.
+        seconds: Until its call ended.
+        error: The class that the call raised. ``AnsweredError``: it returned an answer
+            with the code; ``SilenceError``: it neither returned nor raised; ``Hung``:
+            it did not end within the time of the recording.
+        raised: The code of the error.
+        retriable: The error's own flag.
+        written: How often the call's record is in the topic, or whether the call
+            changed what it was made for; None: it changes nothing.
+        lives: Whether a second call succeeded, without answers of the proxy; None:
+            there is no client, because it could not be built.
+        ended: Whether it could be closed in time.
+        action: The next step that a guarded client told.
+        told: Whether it was written, as a guarded client told.
+    """
+
+    requests: int | None
+    seconds: float | None
+    error: str | None
+    raised: int | None
+    retriable: bool | None
+    written: int | None
+    lives: bool | None
+    ended: bool
+    action: str | None
+    told: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,30 +71,90 @@ def habits_of(code: int | None, api: str | None = None) -> list[Habits]:
     """
     if code is None:
         return []
-    name = errors.for_code(code).name
     java = {JAVA: _java(code)}
+    answers = atlas()["answers"]
     recorded = [
-        Habits(answer["api"], {**answer["does"], **java})
-        for answer in _recorded()["answers"]
-        if answer["name"] == name and api in (None, answer["api"])
+        Habits(each, {**_sentences(code, answers[each][str(code)]), **java})
+        for each in ([api] if api else answers)
+        if str(code) in answers.get(each, ())
     ]
-    nothing = dict.fromkeys(clients(), NOT_RECORDED)
+    nothing = dict.fromkeys(atlas()["clients"], NOT_RECORDED)
     return recorded or [Habits(api, {**nothing, **java})]
 
 
-def clients() -> tuple[str, ...]:
-    """Return the names of the clients that were recorded."""
-    return tuple(_recorded()["clients"])
-
-
 def source(habits: list[Habits]) -> str:
-    """Return the source of habits: the recorded versions, if there are any."""
+    """Return the source of habits: how it was recorded, if there is a recording."""
     java = f"Java: the table of kafka-clients {KAFKA_VERSION}"
-    if all(each.does[name] == NOT_RECORDED for each in habits for name in clients()):
+    recorded = atlas()
+    if all(h.does[c] == NOT_RECORDED for h in habits for c in recorded["clients"]):
         return java
-    recorded = _recorded()
     versions = ", ".join(f"{n} {v}" for n, v in recorded["clients"].items())
-    return f"{versions}: answered twice, on Kafka {recorded['kafka']}; {java}"
+    return (
+        f"{versions}, with time limits of {recorded['policy']['deadline']} s: answered "
+        f"once, and for {recorded['lasts']:g} s, on Kafka {recorded['kafka']}; {java}"
+    )
+
+
+@cache
+def atlas() -> dict[str, Any]:
+    """Read the file that ``python -m tests.atlas --write`` wrote."""
+    content = (files("kafkaguard.cli") / "atlas.json.gz").read_bytes()
+    data: dict[str, Any] = json.loads(gzip.decompress(content))
+    return data
+
+
+def sentence(code: int, observed: Observed, lasts: float) -> str:
+    """Say what a client did with an answer.
+
+    Args:
+        code: The code of the answer.
+        observed: What it did.
+        lasts: The seconds for which the requests were answered so.
+    """
+    words = _outcome(code, observed, lasts)
+    if observed.error is not None and observed.written is not None:
+        words += "; not done" if observed.written == 0 else "; done"
+    if (observed.written or 0) > 1:
+        words = f"{words.removesuffix('; done')}; written {observed.written} times"
+    return f"{words}; the client is dead" if observed.lives is False else words
+
+
+def _outcome(code: int, observed: Observed, lasts: float) -> str:
+    requests, error = observed.requests or 0, observed.error
+    if error == "Hung":
+        return "never returns"
+    if not requests:
+        return "does not ask"
+    seconds = observed.seconds or 0.0
+    if error is None:
+        if seconds >= lasts - _EARLY_S:
+            return f"asks until the answers end ({requests} requests)"
+        return "asks again, and succeeds" if requests > 1 else "goes on"
+    if error == "SilenceError":
+        end = "neither returns nor raises"
+    elif error == "AnsweredError":
+        end = "returns the code"
+    else:
+        end = f"raises {error}"
+        if observed.raised not in (None, code):
+            end += f" with code {observed.raised}"
+    if requests == 1:
+        return end
+    return f"{requests} requests in {seconds:.1f} s, then {end}"
+
+
+def _sentences(code: int, cells: dict[str, list[list[Any] | None]]) -> dict[str, str]:
+    lasts = atlas()["lasts"]
+    said = {}
+    for client in atlas()["clients"]:
+        once, ever, *_ = cells.get(client) or (None, None)
+        parts = [
+            f"{when}: {sentence(code, Observed(*each), lasts)}"
+            for when, each in (("once", once), ("for ever", ever))
+            if each is not None
+        ]
+        said[client] = ". ".join(parts) or NOT_RECORDED
+    return said
 
 
 def _java(code: int) -> str:
@@ -69,11 +163,3 @@ def _java(code: int) -> str:
     if code in RETRIABLE_CODES:
         return "retriable: tries again within its time limit"
     return "not retriable: raises it, and the task fails"
-
-
-@cache
-def _recorded() -> dict[str, Any]:
-    """Read the file that ``tests/testing/proxy/record_clients.py`` wrote."""
-    text = (files("kafkaguard.cli") / "recorded_clients.json").read_text("utf-8")
-    data: dict[str, Any] = json.loads(text)
-    return data

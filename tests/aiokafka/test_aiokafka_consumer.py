@@ -16,6 +16,7 @@ from aiokafka.consumer.fetcher import Fetcher, PartitionRecords
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka import errors as aiokafka_errors
 from kafkaguard import Action, errors, guard
+from kafkaguard_adapters.aiokafka._private.consuming.reading import _of_group
 from tests.contracts.consumer import AnswersContract, OwnError, Reader, fill
 
 
@@ -331,6 +332,51 @@ async def test_an_error_of_the_group_is_of_both_classes(kafka_users):
             assert isinstance(
                 caught.value, aiokafka_errors.GroupAuthorizationFailedError
             )
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "action"),
+    [
+        ("RequestTimedOutError()", 7, Action.RETRY),
+        ("UnknownError()", -1, Action.RETRY),
+        (
+            "Unexpected exception in heartbeat task: UnknownError()",
+            None,
+            Action.RECREATE,
+        ),
+        ("Unexpected error during coordination KafkaError('x')", None, Action.RECREATE),
+        ("no class of an error", None, Action.REJECT),
+    ],
+)
+def test_an_error_that_the_group_did_not_expect_has_its_code(text, code, action):
+    """Aiokafka names it only in the text of a KafkaError."""
+    error = _of_group(aiokafka_errors.KafkaError(text))
+    assert (error.code, error.verdict.action, error.verdict.written) == (
+        code,
+        action,
+        "no",
+    )
+
+
+async def test_a_consumer_goes_on_after_an_answer_that_its_group_did_not_expect(
+    kafka_topic, kafka_faults
+):
+    """The error says RETRY, and so it is."""
+    fill(kafka_faults, kafka_topic, 1, [0])
+    client = AIOKafkaConsumer(
+        bootstrap_servers=kafka_faults.bootstrap_servers,
+        group_id=f"g-{kafka_topic}",
+        auto_offset_reset="earliest",
+    )
+    async with guard(client) as consumer:
+        kafka_faults.on("JoinGroup").fail("REQUEST_TIMED_OUT", times=1)
+        consumer.subscribe([kafka_topic])
+        async with asyncio.timeout(60):
+            for _ in range(2):  # the client raises it to the read that waits, and again
+                with pytest.raises(errors.RequestTimedOutError) as caught:
+                    await consumer.getone()
+                assert caught.value.verdict.action is Action.RETRY
+            assert (await consumer.getone()).value == b"0"
 
 
 async def test_a_read_that_is_cancelled_loses_no_record(kafka_cluster, kafka_topic):

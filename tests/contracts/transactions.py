@@ -421,6 +421,38 @@ class TransactionsContract:
                     assert "abort_transaction()" in str(caught.value)
             assert not kafka_faults.requests("EndTxn")
 
+    @pytest.mark.parametrize("api", ["AddOffsetsToTxn", "TxnOffsetCommit"])
+    def test_records_of_a_transaction_whose_offsets_failed_are_aborted(
+        self, kafka_topic, kafka_faults, api
+    ):
+        """The next commit does not commit them: the coordinator gets the abort."""
+        servers = kafka_faults.bootstrap_servers
+        with self.open_transactional(servers, kafka_topic) as writer:
+            writer.init()
+            kafka_faults.on(api).fail("GROUP_AUTHORIZATION_FAILED", times=1)
+            steps = (
+                lambda: sent(writer, kafka_topic, b"aborted"),
+                lambda: writer.send_offsets(kafka_topic, f"g-{kafka_topic}"),
+            )
+            with pytest.raises(errors.KafkaGuardError):
+                run(writer, *steps)
+            run(writer, lambda: sent(writer, kafka_topic, b"seen"))
+        assert committed(kafka_faults, kafka_topic) == [b"seen"]
+
+    @pytest.mark.parametrize("code", ["UNKNOWN_SERVER_ERROR", "INVALID_TXN_STATE"])
+    def test_a_commit_whose_answer_leaves_its_result_open_is_in_doubt(
+        self, kafka_topic, kafka_faults, code
+    ):
+        """The coordinator has committed, and then fails or says that nothing is open."""
+        servers = kafka_faults.bootstrap_servers
+        with self.open_transactional(servers, kafka_topic) as writer:
+            writer.init()
+            kafka_faults.on("EndTxn").fail(code, times=1, written=True)
+            with pytest.raises(errors.KafkaGuardError) as caught:
+                run(writer, lambda: sent(writer, kafka_topic, b"committed"))
+        assert caught.value.verdict.written == "maybe"
+        assert committed(kafka_faults, kafka_topic) == [b"committed"]
+
     def test_a_transaction_that_is_open_at_close_is_aborted_and_told(
         self, kafka_cluster, kafka_topic
     ):

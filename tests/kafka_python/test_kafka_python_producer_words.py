@@ -11,7 +11,7 @@ import pytest
 from kafka import KafkaProducer
 from kafka.errors import KafkaError, KafkaTimeoutError
 
-from kafkaguard import errors, guard
+from kafkaguard import Action, errors, guard
 from kafkaguard._retries.events import RecreateEvent, RejectEvent, RetryEvent
 from kafkaguard.testing import FaultProxy
 from tests.contracts.producer import read, stale_topic
@@ -188,3 +188,21 @@ def test_a_record_that_was_refused_each_time_is_never_said_to_have_had_no_answer
         producer.close(10)
         assert {each.codes for each in proxy.requests("Produce")} == {(19,)}
     assert caught.value.verdict.written == "no"
+
+
+@pytest.mark.parametrize("code", ["UNKNOWN_SERVER_ERROR", 150])
+def test_a_record_whose_topic_the_client_could_not_look_up_was_not_written(
+    kafka_topic, kafka_faults, code
+):
+    """The code is the answer to the request for metadata."""
+    kafka_faults.on("Metadata", topic=kafka_topic).fail(code, times=1)
+    config = {"bootstrap_servers": kafka_faults.bootstrap_servers}
+    with guard(factory=KafkaProducer, config=config) as producer:
+        with pytest.raises(errors.KafkaGuardError) as caught:
+            producer.send(kafka_topic, b"v", b"k").get(60)
+        producer.report()
+    assert (caught.value.verdict.action, caught.value.verdict.written) == (
+        Action.RETRY,
+        "no",
+    )
+    assert not kafka_faults.requests("Produce")

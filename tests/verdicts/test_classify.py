@@ -225,6 +225,7 @@ EXAMPLES = [
         "no",
     ),
     ("misconfigured-for-good", flagged(35, fatal=True), {}, "CONFIGURE", "no"),
+    ("misconfigured-for-good", flagged(50, fatal=True), {}, "CONFIGURE", "no"),
     ("end-transaction-again-after-refresh", 16, {"api": "EndTxn"}, "REFRESH", "maybe"),
     ("end-transaction-again", 7, {"phase": "commit"}, "RETRY", "maybe"),
     ("end-transaction-again", KafkaError(-195), {"phase": "abort"}, "RETRY", "maybe"),
@@ -318,6 +319,13 @@ EXAMPLES = [
     (
         "gave-up-before-handing-over",
         kafka_errors.KafkaTimeoutError(),
+        {"api": "Produce", "phase": "enqueue"},
+        "RETRY",
+        "no",
+    ),
+    (
+        "gave-up-before-handing-over",
+        kafka_errors.UnknownError(),
         {"api": "Produce", "phase": "enqueue"},
         "RETRY",
         "no",

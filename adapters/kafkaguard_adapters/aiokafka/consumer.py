@@ -48,6 +48,8 @@ from kafkaguard_adapters.asking.tiered_offsets import TieredOffsets, offsets_of
 from kafkaguard_adapters.client_errors import recast
 from kafkaguard_adapters.consuming import commits
 from kafkaguard_adapters.consuming.base import (
+    LIST_OFFSETS,
+    LOOK_UPS,
     ForkSafe,
     guard_consumer,
     own_lag,
@@ -76,14 +78,7 @@ _MS = 1000
 
 #: Methods that fail inside the client if it was not started; checked first.
 _AWAITED = frozenset(
-    {
-        "committed",
-        "position",
-        "seek_to_beginning",
-        "seek_to_committed",
-        "seek_to_end",
-        "topics",
-    }
+    {*LOOK_UPS, "seek_to_beginning", "seek_to_committed", "seek_to_end"}
 )
 
 
@@ -290,15 +285,17 @@ class GuardedConsumer(AwaitedProcessing, ForkSafe, StandIn):
     def __getattr__(self, name: str) -> Any:
         """Delegate everything else to the client; check its coroutines first."""
         attribute = super().__getattr__(name)
-        return self.checked(attribute) if name in _AWAITED else attribute
+        if name not in _AWAITED:
+            return attribute
+        return self.checked(attribute, api=LOOK_UPS.get(name))
 
-    def checked(self, call: Callable[..., Awaitable[Any]]) -> Any:
+    def checked(self, call: Callable[..., Awaitable[Any]], **place: Any) -> Any:
         """Return a coroutine function of the client with checks and our errors."""
 
         @wraps(call)
         async def checked(*args: Any, **kwargs: Any) -> Any:
             self._check()
-            with translated():
+            with translated(**place):
                 return await call(*args, **kwargs)
 
         return checked
@@ -439,7 +436,8 @@ class GuardedConsumer(AwaitedProcessing, ForkSafe, StandIn):
         times = dict.fromkeys(partitions, time)
         report = await self._tiered.find(times, self._seconds)
         if report is None:
-            return await look_up(partitions)
+            with translated(api=LIST_OFFSETS):
+                return await look_up(partitions)
         return offsets_of(report, partitions)
 
     async def offsets_for_times(self, timestamps: Mapping[Any, float]) -> Any:
@@ -447,7 +445,8 @@ class GuardedConsumer(AwaitedProcessing, ForkSafe, StandIn):
         self._check()
         report = await self._tiered.find_times(timestamps, self._seconds)
         if report is None:
-            return await self.client.offsets_for_times(timestamps)
+            with translated(api=LIST_OFFSETS):
+                return await self.client.offsets_for_times(timestamps)
         return {each: _as_client_offset(report.partitions[each]) for each in timestamps}
 
 

@@ -40,6 +40,20 @@ NOT_STARTED = Verdict(
 )
 #: The same for a client that is closed until it is started again.
 START_FAILED = replace(NOT_STARTED, error_class=ClientClosedError)
+#: The verdict for a consumer whose task for its group has ended.
+GROUP_ENDED = Verdict(
+    Action.RECREATE,
+    retriable=False,
+    written="no",
+    error_class=ClientStateError,
+    rule=RuleInfo(
+        "client-left-its-group",
+        "the consumer has given up its group for good: stop it, and build a new one",
+        "aiokafka: GroupCoordinator._coordination_routine",
+        "The coordinator answers a heartbeat with a code that aiokafka does not "
+        "expect, such as 14 or -1: it sends no more, and each later read fails, too.",
+    ),
+)
 #: The verdict for a call from another event loop than the client's.
 _OTHER_LOOP = replace(
     NOT_STARTED,
@@ -105,6 +119,11 @@ class AIOKafkaErrors(ClientErrors):
             return _MISSING[code]
         their_class: type[BaseException] = aiokafka_errors.for_code(code)
         return their_class
+
+    def class_named(self, name: str) -> type[BaseException] | None:
+        """Return aiokafka's class of this name, or the added one, if it has a code."""
+        known: list[type[BaseException]] = [*aiokafka_errors.kafka_errors.values()]
+        return next((each for each in known if each.__name__ == name), None)
 
 
 errors = AIOKafkaErrors()

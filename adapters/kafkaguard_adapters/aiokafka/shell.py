@@ -25,7 +25,11 @@ from aiokafka.errors import (
 from kafkaguard import _errors as e
 from kafkaguard._delivery.facts import Answer, Place, Traits
 from kafkaguard._delivery.report import worst
-from kafkaguard_adapters.aiokafka._private.producing import moving, reading
+from kafkaguard_adapters.aiokafka._private.producing import (
+    moving,
+    reading,
+    transactions,
+)
 from kafkaguard_adapters.aiokafka.batches import (
     Slot,
     SourceBatch,
@@ -156,6 +160,7 @@ class AIOKafkaShell(ReportingShell):
             self._checks,
         )
         self._hooks[producer] = hooks
+        transactions.remember_partitions(producer)
         for source in reading.unfinished(producer):
             hooks.follow(source)
         self.producer, self.death, self.has_gap = producer, None, False

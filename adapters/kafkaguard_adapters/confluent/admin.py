@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class GuardedAdmin(ClusterCalls, QueuedStandIn, GuardedClient):
     """An AdminClient that can also ask for log directories, lag and offsets.
 
-    For calls that change something, the exceptions of the futures are also a
+    Errors of its calls, and the exceptions of their futures, are also a
     ``KafkaGuardError``. ``close()`` closes the guard's own connections; an AdminClient
     closes its connections when Python frees it.
     """
@@ -39,10 +39,14 @@ class GuardedAdmin(ClusterCalls, QueuedStandIn, GuardedClient):
         @wraps(call)
         def judged(*args: Any, **kwargs: Any) -> Any:
             try:
-                futures = call(*args, **kwargs)
+                answer = call(*args, **kwargs)
             except KafkaException as error:
                 raise admin_calls.admin_error(errors, error, api) from error
-            return {item: _following(each, api) for item, each in futures.items()}
+            if isinstance(answer, Future):
+                return _following(answer, api)
+            if not isinstance(answer, dict):
+                return answer
+            return {item: _following(each, api) for item, each in answer.items()}
 
         return judged
 

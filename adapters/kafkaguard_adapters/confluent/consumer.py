@@ -51,6 +51,8 @@ from kafkaguard_adapters.confluent.processing import (
 from kafkaguard_adapters.confluent.reading import ConfluentConsumerShell
 from kafkaguard_adapters.confluent.view import view_of
 from kafkaguard_adapters.consuming.base import (
+    LIST_OFFSETS,
+    LOOK_UPS,
     BlockingConsumer,
     guard_consumer,
     refuse_calls,
@@ -740,6 +742,12 @@ class GuardedConsumer(Processing, BlockingConsumer):
         readers = self._shell.readers()
         return {place: each.position for place, each in readers.items()}
 
+    def __getattr__(self, name: str) -> Any:
+        """Delegate everything else to the client; look-ups raise our errors."""
+        attribute = super().__getattr__(name)
+        api = LOOK_UPS.get(name)
+        return attribute if api is None else _translated(api=api)(attribute)
+
     def get_watermark_offsets(
         self, partition: Any, timeout: float = _FOR_EVER, cached: bool = False
     ) -> Any:
@@ -747,7 +755,7 @@ class GuardedConsumer(Processing, BlockingConsumer):
         low = None if cached else self._find({partition: EARLIEST}, timeout)
         high = low and self._find({partition: LATEST}, timeout)
         if low is None or high is None:
-            with _translated():
+            with _translated(api=LIST_OFFSETS):
                 return self.client.get_watermark_offsets(partition, timeout, cached)
         place = as_partition(partition)
         return low.offsets[place], high.offsets[place]
@@ -760,7 +768,7 @@ class GuardedConsumer(Processing, BlockingConsumer):
         if all(isinstance(each, TopicPartition) for each in partitions):
             report = self._find({each: each.offset for each in partitions}, timeout)
         if report is None:
-            with _translated():
+            with _translated(api=LIST_OFFSETS):
                 return self.client.offsets_for_times(partitions, timeout)
         return [_as_client_offset(each, report) for each in partitions]
 
@@ -811,7 +819,7 @@ def _is_true(value: Any) -> bool:
 def _translate(error: BaseException, **place: Any) -> KafkaGuardError:
     if isinstance(error, KafkaGuardError):
         return error
-    return errors.translate(error, **place)
+    return errors.translate_read(error, **place)
 
 
 def _translate_undecoded(error: Any) -> KafkaGuardError:
@@ -830,12 +838,12 @@ def _translate_undecoded(error: Any) -> KafkaGuardError:
 
 
 @contextmanager
-def _translated() -> Iterator[None]:
+def _translated(**place: Any) -> Iterator[None]:
     """Give the client's errors a verdict."""
     try:
         yield
     except KafkaException as error:
-        raise _translate(error) from error
+        raise _translate(error, **place) from error
 
 
 def _as_client_offset(partition: Any, report: OffsetsReport) -> Any:

@@ -169,6 +169,17 @@ _CALLS: Final = (
 )
 
 
+#: Requests of calls that look something up; some are answered without a request.
+LIST_OFFSETS: Final = "ListOffsets"
+LOOK_UPS: Final = {
+    "committed": "OffsetFetch",
+    "position": LIST_OFFSETS,
+    "list_topics": "Metadata",
+    "partitions_for_topic": "Metadata",
+    "topics": "Metadata",
+}
+
+
 def refuse_calls(
     consumer: StandIn,
     make: Callable[[str], KafkaGuardError],

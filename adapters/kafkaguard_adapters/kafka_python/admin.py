@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class GuardedAdmin(ClusterCalls, GuardedClient):
     """A KafkaAdminClient that can also ask for log directories, lag and offsets.
 
-    Errors of its calls that change something are also a ``KafkaGuardError``.
+    Errors of its calls are also a ``KafkaGuardError``.
     """
 
     def __getattr__(self, name: str) -> Any:

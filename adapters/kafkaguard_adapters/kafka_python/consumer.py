@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 from kafka import __version__
@@ -21,6 +22,8 @@ from kafkaguard_adapters.asking.tiered_offsets import TieredOffsets, offsets_of
 from kafkaguard_adapters.client_errors import recast
 from kafkaguard_adapters.consuming import commits
 from kafkaguard_adapters.consuming.base import (
+    LIST_OFFSETS,
+    LOOK_UPS,
     BlockingConsumer,
     guard_consumer,
     refuse_calls,
@@ -43,7 +46,7 @@ from kafkaguard_adapters.stand_in import CLOSE_S
 from kafkaguard_adapters.wire.io_thread import run, start
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Coroutine, Mapping
+    from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
 
     from kafkaguard._cluster.offsets import OffsetsReport, PartitionOffset
     from kafkaguard._cluster.reports import TopicPartition
@@ -136,6 +139,12 @@ class PublicConsumer(BlockingConsumer):
         look_up = self.client.end_offsets
         return self._look_up(look_up, LATEST, partitions, timeout_ms)
 
+    def __getattr__(self, name: str) -> Any:
+        """Delegate everything else to the client; look-ups raise our errors."""
+        attribute = super().__getattr__(name)
+        api = LOOK_UPS.get(name)
+        return attribute if api is None else _translated(api)(attribute)
+
     def _look_up(
         self,
         look_up: Callable[..., Any],
@@ -147,7 +156,8 @@ class PublicConsumer(BlockingConsumer):
         times = dict.fromkeys(partitions, time)
         report = self._run(self._tiered.find, times, timeout_ms)
         if report is None:
-            return look_up(partitions, timeout_ms)
+            with _translated(LIST_OFFSETS):
+                return look_up(partitions, timeout_ms)
         return offsets_of(report, partitions)
 
     def offsets_for_times(
@@ -156,7 +166,8 @@ class PublicConsumer(BlockingConsumer):
         """Look up offsets by time, as ``KafkaConsumer.offsets_for_times`` does."""
         report = self._run(self._tiered.find_times, timestamps, timeout_ms)
         if report is None:
-            return self.client.offsets_for_times(timestamps, timeout_ms)
+            with _translated(LIST_OFFSETS):
+                return self.client.offsets_for_times(timestamps, timeout_ms)
         return {each: _as_client_offset(report.partitions[each]) for each in timestamps}
 
     def _run(
@@ -374,8 +385,19 @@ def _is_fenced(refused: Mapping[TopicPartition, KafkaGuardError]) -> bool:
     return any(each.code == FENCED_INSTANCE for each in refused.values())
 
 
-def _translate(error: BaseException) -> KafkaGuardError:
-    return error if isinstance(error, KafkaGuardError) else errors.translate(error)
+def _translate(error: BaseException, **place: Any) -> KafkaGuardError:
+    if isinstance(error, KafkaGuardError):
+        return error
+    return errors.translate_read(error, **place)
+
+
+@contextmanager
+def _translated(api: str) -> Iterator[None]:
+    """Give the client's errors a verdict, as answers to a request."""
+    try:
+        yield
+    except KafkaError as error:
+        raise _translate(error, api=api) from error
 
 
 def _as_client(error: KafkaGuardError) -> KafkaGuardError:

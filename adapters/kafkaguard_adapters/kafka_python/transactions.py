@@ -51,7 +51,8 @@ _log = Log("producer")
 _POLL_S = 0.01
 #: Seconds that the client has to find out whether it was fenced.
 _FENCED_S = 5.0
-_SERVER_ERROR = -1
+#: UNKNOWN_SERVER_ERROR, and INVALID_TXN_STATE: the coordinator may have ended it.
+_UNKNOWN_RESULT = (-1, 48)
 _OUT_OF_ORDER = ("Invalid transition", "not in an active transaction")
 #: What the client ends also after it was closed.
 _ENDING = frozenset(
@@ -262,7 +263,7 @@ def _may_be_done(result: Any) -> bool:
         return False
     cause = reading.unwrapped(result.exception)
     answered = isinstance(cause, BrokerResponseError) and not (
-        isinstance(cause, RetriableError) or cause.errno == _SERVER_ERROR
+        isinstance(cause, RetriableError) or cause.errno in _UNKNOWN_RESULT
     )
     return reading.was_lost(result) or not answered
 

@@ -216,9 +216,12 @@ RULES: tuple[Rule, ...] = (
         "gave-up-before-handing-over",
         Action.RETRY,
         "the client gave up before it accepted the record, so nothing was sent",
-        on=(e.ClientTimeoutError,),
+        on=(-1, 7, 13, e.ClientTimeoutError),
         phase=("enqueue",),
-        scenario="send() waited max_block_ms for metadata or for room in the buffer.",
+        scenario=(
+            "send() waited max_block_ms for metadata or for room in the buffer, or "
+            "the broker answered the request for metadata with the code."
+        ),
         source="kafka-python #607, #2240",
     ),
     rule(

@@ -50,7 +50,7 @@ RULES: tuple[Rule, ...] = (
         Action.CONFIGURE,
         "the client cannot work with these settings: correct them, then build a new "
         "client",
-        on=(35, 81, 112, 128, e.ClientConfigurationError),
+        on=(35, 50, 81, 112, 128, e.ClientConfigurationError),
         flag=("fatal", "abort"),
         scenario="A new client, or a new transaction, would fail the same way.",
         source="librdkafka #2994; KIP-1050",

@@ -18,7 +18,7 @@ from kafkaguard._errors import for_code
 from kafkaguard._errors.meanings import MEANINGS
 from kafkaguard._verdicts.classification import classify
 from kafkaguard._verdicts.context import TopicFacts
-from kafkaguard.cli.client_behaviour import JAVA, Habits, clients, habits_of, source
+from kafkaguard.cli.client_behaviour import Habits, habits_of, source
 from kafkaguard.cli.group import Problem, request_name
 from kafkaguard.cli.lookup import (
     NAMES,
@@ -190,6 +190,10 @@ _MOST_BYTES = 4_000_000
 _MAX_NAME_LENGTH = 100
 #: The width of the labels in the head.
 _LABEL = 11
+#: The width of the clients' names.
+_CLIENT = 17
+#: For more recorded requests than these, one must be named.
+_MOST_REQUESTS = 3
 #: How much of a text without a Kafka error is shown.
 _EXCERPT_LENGTH = 100
 #: The allowed share of invalid characters, such as in a log of another encoding.
@@ -324,9 +328,9 @@ def _print(
         screen.print(table)
 
 
-def _head(label: str, text: str, width: int) -> str:
+def _head(label: str, text: str, width: int, wide: int = _LABEL) -> str:
     """Return a line of the head, wrapped beside its label."""
-    start = f"{label:{_LABEL}}" if label else ""
+    start = f"{label:{wide}}" if label else ""
     return fill(
         f"{start}{text}",
         width,
@@ -363,10 +367,16 @@ def _print_habits(habits: list[Habits]) -> None:
     """Print how each client reacts to the error by itself."""
     if not habits:
         return
-    table = PlainTable("Answering ...", *clients(), JAVA, box=None)
-    for one in habits:
-        table.add_row(one.api or "anything", *one.does.values())
     screen = console()
-    screen.print("\nWhat each client does with it by itself:")
-    screen.print(table)
-    screen.print(f"({source(habits)})", soft_wrap=True)
+    if len(habits) > _MOST_REQUESTS:
+        names = ", ".join(str(one.api) for one in habits)
+        text = f"--api says what each client does with it by itself: {names}"
+        screen.print(f"\n{_head('', text, screen.width)}", soft_wrap=True)
+        return
+    for one in habits:
+        where = f", as an answer to {one.api}" if one.api else ""
+        screen.print(f"\nWhat each client does with it by itself{where}:")
+        for client, does in one.does.items():
+            line = _head(client, does, screen.width, _CLIENT)
+            screen.print(line, soft_wrap=True)
+    screen.print(_head("", f"({source(habits)})", screen.width), soft_wrap=True)

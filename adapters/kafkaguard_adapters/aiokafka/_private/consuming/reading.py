@@ -12,11 +12,12 @@ error has gone.
 
 from __future__ import annotations
 
+import re
 from asyncio import _get_running_loop
 from collections import OrderedDict
 from contextlib import contextmanager
 from functools import partial, wraps
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from aiokafka.consumer.fetcher import PartitionRecords
 from aiokafka.errors import ConsumerStoppedError, KafkaError
@@ -24,13 +25,20 @@ from aiokafka.errors import ConsumerStoppedError, KafkaError
 from kafkaguard._common.logs import Log
 from kafkaguard._errors import ClientClosedError, KafkaGuardError
 from kafkaguard_adapters.aiokafka._private.consuming.names import NEEDS_LOOP
-from kafkaguard_adapters.aiokafka.errors import errors, wrong_loop
+from kafkaguard_adapters.aiokafka.errors import GROUP_ENDED, errors, wrong_loop
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Iterator
 
 _log = Log("consumer")
+#: How the client names an error that it did not expect in the text of another.
+_NAMED: Final = re.compile(r"(\w+)\(\)$")
+#: How the client's error begins if a task for its group has ended for good.
+_TASK_ENDED: Final = (
+    "Unexpected error during coordination",
+    "Unexpected exception in heartbeat task",
+)
 
 
 def close_unread(consumer: Any) -> None:
@@ -110,14 +118,14 @@ class Reading:
             self._check_errors()
         except KafkaError as error:
             self._tell()
-            raise errors.translate(error) from error
+            raise _of_group(error) from error
         del self._coordinator.check_errors  # the error has gone
 
     def _abort_waiters(self, exc: BaseException) -> None:
         """Fail the reads that wait; the client calls this for errors of its group."""
         self._coordinator.check_errors = self._check
         self._tell()
-        self._abort(errors.translate(exc))
+        self._abort(_of_group(exc))
 
     async def _close_fetcher(self) -> None:
         """Fail ``getone``, as the client does; a ``getmany`` that waits ends empty."""
@@ -154,6 +162,15 @@ class Reading:
         ]:
             waiter.set_exception(error)
             waiter.exception()  # else asyncio logs it if the read looks no more
+
+
+def _of_group(error: BaseException) -> KafkaGuardError:
+    """Return our error for one of the task that keeps the client in its group."""
+    if any(text in str(error) for text in _TASK_ENDED):
+        return errors.translate(error, verdict=GROUP_ENDED)
+    named = _NAMED.search(str(error)) if type(error) is KafkaError else None
+    cls = errors.class_named(named[1]) if named else None
+    return errors.translate_read(error if cls is None else cls())
 
 
 class _Fetched(OrderedDict[Any, Any]):
@@ -323,4 +340,4 @@ def translated(**place: Any) -> Iterator[None]:
     except KafkaGuardError:
         raise
     except (KafkaError, ConsumerStoppedError) as error:
-        raise errors.translate(error, **place) from error
+        raise errors.translate_read(error, **place) from error

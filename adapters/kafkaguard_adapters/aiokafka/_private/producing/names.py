@@ -69,6 +69,8 @@ USED = {
         "_pid_and_epoch",
         "_sequence_numbers",
         "_transaction_waiter",
+        "_txn_consumer_group",
+        "_txn_partitions",
         "aborting_transaction",
         "committing_transaction",
         "is_in_transaction",
@@ -109,6 +111,7 @@ REPLACED = {
     ("AIOKafkaClient", "add_topic"): ("topic",),
     ("AIOKafkaClient", "force_metadata_update"): (),
     ("AIOKafkaClient", "send"): ("node_id", "request", "group"),
+    ("TransactionManager", "error_transaction"): ("exc",),
 }
 
 

@@ -48,6 +48,26 @@ class _Dropped(deque[Any]):
         return super().popleft() if self else self._head
 
 
+def remember_partitions(producer: Any) -> None:
+    """Keep what belongs to a transaction when it fails, so that its abort is sent.
+
+    aiokafka forgets it, and then takes the transaction for an empty one: it aborts
+    without a request, and the next commit commits the records of both.
+    """
+    manager = producer._txn_manager
+    if manager is None:
+        return
+    fail = manager.error_transaction
+
+    def error_transaction(exc: BaseException) -> None:
+        partitions, group = set(manager._txn_partitions), manager._txn_consumer_group
+        fail(exc)
+        manager._txn_partitions.update(partitions)
+        manager._txn_consumer_group = group
+
+    manager.error_transaction = error_transaction
+
+
 def is_open(producer: Any) -> bool:
     """Return whether the client has an open transaction."""
     return producer._txn_manager.state in _OPEN

@@ -1,0 +1,1 @@
+"""The atlas: what each client does with each answer of a broker."""
