@@ -20,6 +20,7 @@ import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -52,30 +53,23 @@ class Uncaught(logging.Handler):
 def cast(chosen):
     """List the actors: their users, and functions of the ground that make them."""
     seed, client = chosen.seed, chosen.client
+    produce = partial(producers.Producing, seed=seed)
+    process, shared = services.Processing, {"pace": SHARED_PACE_S}
     if chosen.process:
-        made = lambda g: services.Processing(  # noqa: E731 - one of a table
-            g, client, 0.002, (1, 8), bare=chosen.bare
-        )
-        return [(services.user_of(client), made)]
+        each = {"pace": 0.002, "workers": (1, 8), "bare": chosen.bare}
+        return [(services.user_of(client), partial(process, client=client, **each))]
     if not chosen.all:
-        made = lambda g: producers.Producing(g, client, seed, PACE_S)  # noqa: E731
-        return [(producers.user_of(client), made)]
-    copier = Random(seed).choice(list(CLIENTS))
+        make = partial(produce, client=client, pace=PACE_S)
+        return [(producers.user_of(client), make)]
     actors = []
     for each in CLIENTS:
-        actors += [
-            (
-                producers.user_of(each),
-                lambda g, c=each: producers.Producing(g, c, seed, SHARED_PACE_S),
-            ),
-            (
-                services.user_of(each),
-                lambda g, c=each: services.Processing(g, c, SHARED_PACE_S, (8,)),
-            ),
-        ]
-    actors.append(
-        (copying.user_of(copier), lambda g: copying.Copying(g, copier, SHARED_PACE_S))
-    )
+        make = partial(produce, client=each, **shared)
+        actors.append((producers.user_of(each), make))
+        make = partial(process, client=each, workers=(8,), **shared)
+        actors.append((services.user_of(each), make))
+    copier = Random(seed).choice(list(CLIENTS))
+    make = partial(copying.Copying, client=copier, **shared)
+    actors.append((copying.user_of(copier), make))
     if not chosen.without_spark:
         from tests.chaos import streaming
 
