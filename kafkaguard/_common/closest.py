@@ -25,10 +25,16 @@ def closest(word: str, names: Iterable[str]) -> str | None:
     def likeness(name: str) -> float:
         whole = _plain(name)
         forms = (whole, whole[:length])
-        return max(SequenceMatcher(None, plain_word, each).ratio() for each in forms)
+        return max(_likeness(plain_word, each) for each in forms)
 
     best = max(names, key=likeness, default=None)
     return best if best is not None and likeness(best) >= _ALIKE else None
+
+
+def _likeness(word: str, name: str) -> float:
+    """Return how similar two texts are; 0 if their lengths differ too much for it."""
+    matcher = SequenceMatcher(None, word, name)
+    return matcher.ratio() if matcher.real_quick_ratio() >= _ALIKE else 0.0
 
 
 def did_you_mean(word: str, names: Iterable[str]) -> str:

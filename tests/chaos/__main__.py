@@ -53,23 +53,23 @@ class Uncaught(logging.Handler):
 def cast(chosen):
     """List the actors: their users, and functions of the ground that make them."""
     seed, client = chosen.seed, chosen.client
+    produce = partial(producers.Producing, seed=seed)
+    process, shared = services.Processing, {"pace": SHARED_PACE_S}
     if chosen.process:
-        options = {"pace": 0.002, "workers": (1, 8), "bare": chosen.bare}
-        made = partial(services.Processing, client=client, **options)
-        return [(services.user_of(client), made)]
-    producing = partial(producers.Producing, seed=seed)
+        each = {"pace": 0.002, "workers": (1, 8), "bare": chosen.bare}
+        return [(services.user_of(client), partial(process, client=client, **each))]
     if not chosen.all:
-        made = partial(producing, client=client, pace=PACE_S)
-        return [(producers.user_of(client), made)]
-    copier = Random(seed).choice(list(CLIENTS))
-    processing = partial(services.Processing, pace=SHARED_PACE_S, workers=(8,))
+        make = partial(produce, client=client, pace=PACE_S)
+        return [(producers.user_of(client), make)]
     actors = []
     for each in CLIENTS:
-        producer = partial(producing, client=each, pace=SHARED_PACE_S)
-        actors.append((producers.user_of(each), producer))
-        actors.append((services.user_of(each), partial(processing, client=each)))
-    copy = partial(copying.Copying, client=copier, pace=SHARED_PACE_S)
-    actors.append((copying.user_of(copier), copy))
+        make = partial(produce, client=each, **shared)
+        actors.append((producers.user_of(each), make))
+        make = partial(process, client=each, workers=(8,), **shared)
+        actors.append((services.user_of(each), make))
+    copier = Random(seed).choice(list(CLIENTS))
+    make = partial(copying.Copying, client=copier, **shared)
+    actors.append((copying.user_of(copier), make))
     if not chosen.without_spark:
         from tests.chaos import streaming
 
