@@ -103,7 +103,7 @@ class AtlasExplained(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         """Draw a row for each explanation."""
         rows = (
-            (each["kind"], _where(each), " ".join(each["why"].split()))
+            (_listed(each["kind"]), _where(each), " ".join(each["why"].split()))
             for each in yaml.safe_load(_EXPLAINED.read_text())
         )
         return parse(self, table(("Disagreement", "Where", "Why it is right"), rows))
@@ -116,10 +116,12 @@ def _where(entry: dict[str, Any]) -> str:
         if name == "ever" and value is not None:
             parts.append("for ever" if value else "once")
         elif value is not None:
-            parts.append(
-                ", ".join(map(str, value if isinstance(value, list) else [value]))
-            )
+            parts.append(_listed(value))
     return "; ".join(parts) or "any"
+
+
+def _listed(value: Any) -> str:
+    return ", ".join(map(str, value if isinstance(value, list) else [value]))
 
 
 def _write_rows(app: Sphinx, error: Exception | None) -> None:

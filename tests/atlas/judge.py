@@ -87,13 +87,15 @@ class Explained:
 
     @staticmethod
     def _fits(entry, kind, line):
+        facts = {**line, "kind": kind}
+
         def listed(name, read=lambda word: word):
             words = entry.get(name)
             words = words if isinstance(words, list) else [words]
-            return name not in entry or line[name] in map(read, words)
+            return name not in entry or facts[name] in map(read, words)
 
         return (
-            entry["kind"] == kind
+            listed("kind")
             and listed("client")
             and listed("api")
             and listed("code", error_code)
