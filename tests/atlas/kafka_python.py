@@ -212,7 +212,8 @@ class Administrating(_Python):
         else:
             answer = client.delete_groups([group])
             if answer[group] != "OK":
-                raise AnsweredError(getattr(errors, answer[group]).errno)
+                named = getattr(errors, answer[group], None)
+                raise AnsweredError(getattr(named, "errno", None))
         if code := _ANSWERED.search(repr(answer)):
             raise AnsweredError(int(code[1] or code[2]))
 
