@@ -22,7 +22,7 @@ COLUMNS = (
     *("ended", "action", "told"),
 )
 #: Seconds by which the process may be late during a cell that counts.
-LAG_S = 1.0
+LAG_S = 0.4
 #: The place of a cell among the four of its client, request and code.
 PLACES = [(False, False), (False, True), (True, False), (True, True)]
 
