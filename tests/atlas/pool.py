@@ -130,7 +130,7 @@ class Pool:
         process.kill()
         process.wait()
         with self._lock:
-            self._deaths.update(waiting)
+            self._deaths.update(list(waiting))
             for cell in waiting:
                 if self._deaths[cell] < _DEATHS:
                     self._left.append(cell)

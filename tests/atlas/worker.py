@@ -326,8 +326,9 @@ def _warm_up(broker):
         ("aiokafka", "confluent", "kafka_python"), ("producer", "consumer", "admin")
     ):
         import_module(f"kafkaguard_adapters.{client}.{kind}")
-    for client in MODULES:
-        Play(Cell(client, True, "Produce", 6, False), broker).run()
+    for client, api in product(MODULES, ("Produce", "OffsetFetch")):
+        with contextlib.suppress(Exception):  # the coordinator may still load
+            Play(Cell(client, True, api, 6, False), broker).run()
 
 
 def main():
