@@ -78,7 +78,14 @@ _MS = 1000
 
 #: Methods that fail inside the client if it was not started; checked first.
 _AWAITED = frozenset(
-    {*LOOK_UPS, "seek_to_beginning", "seek_to_committed", "seek_to_end"}
+    {
+        "committed",
+        "position",
+        "seek_to_beginning",
+        "seek_to_committed",
+        "seek_to_end",
+        "topics",
+    }
 )
 
 
