@@ -149,9 +149,21 @@ def test_a_dead_client_that_was_replaced_closes_without_a_word(
             raise error
 
     shell = make(client=Dead())
+    shell.report_if_dead(shell.client, FATAL)
     shell.close(LONG_S)
     assert shell.client.closed == 1
     assert len(caplog.records) == lines
+
+
+def test_a_death_that_only_the_close_tells_is_logged(make, caplog):
+    """Nobody has reported it before."""
+
+    class Dying(Quiet):
+        def close(self):
+            raise FATAL
+
+    make(client=Dying()).close(LONG_S)
+    assert [each.levelname for each in caplog.records] == ["WARNING"]
 
 
 def test_a_second_client_may_die_as_the_first_one_did(make, told):

@@ -919,7 +919,8 @@ class ConfluentShell(ReportingShell):
         # confluent-kafka may raise a SystemError that hides a KafkaException.
         except (KafkaException, SystemError) as error:
             # A dead client closes with the error of its death, which was reported.
-            if isinstance(error, KafkaException) and _is_death(error):
+            is_reported = client is not self.client or self.death is not None
+            if is_reported and isinstance(error, KafkaException) and _is_death(error):
                 return
             _log.warning(
                 "client_not_closed",
