@@ -39,8 +39,9 @@ def main():
     elif given.which == "steady":
         wrong = steady.run(given.minutes, given.state, given.parts, given.leaking)
     elif given.which == "once" and given.plain:
-        print(f"without the word: {once.compare(given.seed, given.rows)} rows twice")
-        wrong = []
+        twice = once.compare(given.seed, given.rows)
+        print(f"without the word: {twice} rows twice")
+        wrong = [] if twice else ["the kills double nothing: they show nothing"]
     elif given.which == "once" and given.epochs:
         wrong = once.roll_over()
     elif given.which == "once":
@@ -48,6 +49,8 @@ def main():
     else:
         wrong = kills.run(given.runs, given.seed)
     good = "nothing was lost, and the reports are true"
+    if given.which == "once" and given.plain:
+        good = "so the kills are where they hurt"
     if given.which == "steady":
         good = "verdict: all is flat"
     print("\n".join(wrong) or good)
