@@ -60,6 +60,7 @@ def cluster():
             consumer.assign([TopicPartition("topic", 0)])
             consumer.seek(TopicPartition("topic", 0), 0)
             consumer.commit()
+        process({"bootstrap_servers": servers})
         for use in USES:
             for grant in use.grants:
                 running.grant(use.task, *grant)
@@ -104,6 +105,33 @@ def consume(config):
             for found in consumer.poll(timeout_ms=500).values():
                 records += found
         consumer.commit()
+
+
+def handling(config):
+    """Guard a consumer whose rejected records are set aside."""
+    return guard(
+        factory=KafkaConsumer,
+        config={**config, "group_id": "group", "auto_offset_reset": "earliest"},
+        policy={
+            "on_reject": "dead_letter",
+            "dead_letter": {"topic": "letters"},
+            "handler": {"reject_on": ["KeyError"]},
+        },
+    )
+
+
+def process(config):
+    """A record whose handler raises is in the dead-letter topic."""
+    with handling(config) as consumer:
+        consumer.assign([TopicPartition("topic", 0)])
+        consumer.seek(TopicPartition("topic", 0), 0)
+        assert consumer.process({}.__getitem__, until_end=True).dead_lettered
+
+
+def handle_letters(config):
+    """The group handles its letters."""
+    with handling(config) as consumer:
+        assert consumer.process(str, letters="letters").processed
 
 
 def lag(config):
