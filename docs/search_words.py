@@ -27,6 +27,7 @@ WORDS = {
     "recipes/poison_record": ("poison", "poison record", "poison pill"),
     "recipes/web_endpoint": ("flask", "django", "fastapi", "web service", "endpoint"),
     "recipes/service": ("kubernetes", "systemd", "shutdown", "sigterm", "service"),
+    "recipes/spark_exactly_once": ("spark exactly once",),
     "recipes/slow_handler": ("slow handler", "max.poll.interval.ms"),
     "recipes/wrong_password": ("wrong password", "password"),
     "replay": ("replay",),

@@ -19,7 +19,7 @@ TOPICS = (
     "clicks",
     "invoices",
     "shipments",
-    "shipments.dlq",
+    "shipments.dlq", "payments-once",
     "payments.dlq",
     "ledger",
 )

@@ -117,7 +117,12 @@ def test_job_that_failed_names_the_shards_without_a_commit(offsets, make, found,
         (ForeignError("not ours"), "'n': not ours -> ", False),
         (
             (PLAN._replace(batch=9), {}),
-            "once accept n --batch 3` or .* forget n`",
+            r"batch 9 was written before batch 3.* or `kafkaguard once forget n -b \S+`",
+            True,
+        ),
+        (
+            (None, {0: MARKER}),
+            r"once accept --batch 3 n -b \S+` takes .* once forget n -b \S+` lets it",
             True,
         ),
     ],

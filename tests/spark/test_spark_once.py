@@ -565,7 +565,8 @@ def test_older_checkpoint_is_refused_and_forgotten(
         (_undo_offsets / file).unlink()
     with pytest.raises(Exception, match="the checkpoint is older") as failed:
         run()
-    assert f"kafkaguard once forget {name}" in str(failed.value)
+    servers = kafka_cluster.bootstrap_servers
+    assert f"kafkaguard once forget {name} -b {servers}`, writes" in str(failed.value)
     servers = ["-b", kafka_cluster.bootstrap_servers]
     assert run_command(["once", "forget", name, *servers]) == 0
     run()
@@ -577,8 +578,9 @@ def test_new_checkpoint_is_another_query(run, tmp_path):
     """Its batches have the same numbers and other rows."""
     run()
     shutil.rmtree(tmp_path / "checkpoint")
-    with pytest.raises(Exception, match="another query"):
+    with pytest.raises(Exception, match="another query") as failed:
         run()
+    assert "once accept" not in str(failed.value)  # no batch of this query is written
 
 
 def test_lost_markers_are_a_decision(

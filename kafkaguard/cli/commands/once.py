@@ -138,10 +138,18 @@ def forget(
     as_json: bool,
     marker_topic: str | None,
 ) -> None:
-    """Begin a name anew: nothing counts as written, so a repeat writes all rows."""
+    """Begin a name anew: nothing counts as written.
+
+    A repeat of the batch writes all its rows; a new checkpoint writes all rows that the
+    source still has.
+    """
     client = client_settings(bootstrap_server, config)
     plan = _settle(client, name, marker_topic, (NOTHING, 0, None))
-    _tell(plan, f"{name}: nothing counts as written", as_json=as_json)
+    _tell(
+        plan,
+        f"{name}: nothing counts as written: a repeat writes all rows again",
+        as_json=as_json,
+    )
 
 
 def _ask(call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:

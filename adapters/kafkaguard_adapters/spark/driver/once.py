@@ -191,6 +191,7 @@ def write_once(
         raise driver.home.refuse(
             RefusedError(f"Spark ran {len(rows)} tasks for {plan.shards} shards"),
             batch,
+            settings.servers,
         )
     driver.done = attempt
     replayed = [row for row in rows if row.replayed]
@@ -278,6 +279,7 @@ class Driver:
         self.run = uuid4().hex[:16]
         self.done: tuple[str | None, int] | None = None
         self.used = time.monotonic()
+        self._servers = settings.servers
         self._offsets = offsets_for(settings.client)
         assert once.marker_topic is not None
         self.width = self._offsets.count_partitions(once.marker_topic)
@@ -322,7 +324,8 @@ class Driver:
         try:
             plan = play(flow, partial(self._make, note=note))
         except (ForeignError, RefusedError) as error:
-            raise self._drop(self.home.refuse(error, wish.batch)) from None
+            refused = self.home.refuse(error, wish.batch, self._servers)
+            raise self._drop(refused) from None
         except KafkaGuardError as error:
             raise self._drop(error) from error.__cause__
         self.home = self.home._replace(width=plan.width)

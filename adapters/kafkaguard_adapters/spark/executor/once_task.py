@@ -162,6 +162,7 @@ class Shard:
         self.seconds = 0.0
         self._ticket = ticket
         self._shard: int = context.partitionId()
+        self._servers = settings.servers
         self._offsets = offsets_for(settings.client)
         config = KnownTopics(settings, topics).producer_config()
         noted = refused_rows(context)
@@ -191,7 +192,7 @@ class Shard:
             text = f"{ticket.home.id_of(self._shard)}: {error}"
             raise errors.make(ProducerFencedError, text, api="EndTxn") from None
         except (ForeignError, RefusedError) as error:
-            raise ticket.home.refuse(error, ticket.batch) from None
+            raise ticket.home.refuse(error, ticket.batch, self._servers) from None
         finally:
             self._transaction.abort()
 

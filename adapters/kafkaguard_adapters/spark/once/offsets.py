@@ -24,6 +24,7 @@ from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.confluent.settings import read_settings
 from kafkaguard_adapters.spark.once.rules import (
     SETTING,
+    ConflictError,
     ForeignError,
     Marker,
     Plan,
@@ -69,18 +70,28 @@ class Home(NamedTuple):
         """Return the transactional id of a shard, or the driver's."""
         return f"{self.name}-{'driver' if shard is None else shard}"
 
-    def refuse(self, why: ForeignError | RefusedError, batch: int) -> KafkaGuardError:
+    def refuse(
+        self, why: ForeignError | RefusedError, batch: int, servers: str
+    ) -> KafkaGuardError:
         """Make the error of a batch that is refused, with the command that settles it.
 
         It is the same in each attempt at a task.
         """
-        advice = (
-            f". See `kafkaguard once show {self.name}`, and settle it with `kafkaguard "
-            f"once accept {self.name} --batch {batch}` or `kafkaguard once forget "
-            f"{self.name}`"
-            if isinstance(why, RefusedError)
-            else ""
+        show, accept, forget = (
+            f"`kafkaguard once {what} {self.name} -b {servers}`"
+            for what in ("show", f"accept --batch {batch}", "forget")
         )
+        advice = ""
+        if isinstance(why, ConflictError):
+            advice = (
+                f". {show} shows what is written. A new name, or {forget}, writes "
+                "again all rows that the source still has"
+            )
+        elif isinstance(why, RefusedError):
+            advice = (
+                f". {show} shows what is written. {accept} takes this batch as "
+                f"written; {forget} lets it be written again"
+            )
         text = f"exactly_once={self.name!r}: {why}{advice}"
         return setting_error(text, topic=self.topic, setting=SETTING)
 

@@ -117,6 +117,10 @@ class RefusedError(Exception):
     """Nothing is written, since what is written is not known; a command settles it."""
 
 
+class ConflictError(RefusedError):
+    """What is written under the name belongs to other rows, so none can be accepted."""
+
+
 class SupersededError(Exception):
     """Another driver, or a later batch, has taken over; this copy ends."""
 
@@ -239,6 +243,7 @@ def plan_batch(
         The plan that was committed.
 
     Raises:
+        ConflictError: The batch does not follow what is written under its name.
         RefusedError: What is written of the batch is not known.
     """
     plan, markers = last, {}
@@ -247,8 +252,10 @@ def plan_batch(
     if last is None or last.batch >= wish.batch:
         plan, markers = yield Step("look")
     sure = retention * SURE
-    why = _find_conflict(plan, wish, markers)
-    if why is None and plan is not None and plan.batch == wish.batch:
+    if (conflict := _find_conflict(plan, wish, markers)) is not None:
+        raise ConflictError(conflict)
+    why = None
+    if plan is not None and plan.batch == wish.batch:
         age = wish.time - plan.first
         why = _find_expired(plan, age, sure, markers, range(plan.shards))
         wish = plan._replace(
@@ -256,7 +263,7 @@ def plan_batch(
         )
     elif plan is not None and plan.batch != NOTHING:
         wish = wish._replace(shards=plan.shards, width=plan.width)
-    elif plan is None and why is None:
+    elif plan is None:
         facts = history() if history else History(0.0)
         is_known = last is not None or _latest(plan, markers) == wish.batch
         why = _find_lost(wish.batch, facts, sure, is_known or facts.was_tried)
