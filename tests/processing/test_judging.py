@@ -108,6 +108,21 @@ def test_a_policy_with_known_names_tells_nothing(caplog):
     assert caplog.messages == []
 
 
+@pytest.mark.parametrize(
+    ("base", "usual"),
+    [(KeyError, Decision.REJECT), (ConnectionResetError, Decision.RETRY)],
+)
+def test_what_a_deserialiser_raised_may_have_a_name(base, usual):
+    """A schema registry that is down makes no dead letters."""
+    cause = type("OwnError", (base,), {})()
+    error = errors.SerializationFailedError("the value cannot be deserialized")
+    error.__cause__ = cause
+    assert judge(error).decision is usual
+    assert judge(error, wait_on="TimeoutError").decision is usual
+    assert judge(error, wait_on="OwnError").decision is Decision.WAIT
+    assert judge(error, retry_on="Exception").decision is Decision.RETRY
+
+
 def test_the_most_specific_name_wins():
     """Whichever setting it is in, and before the defaults."""
     settings = {"reject_on": "OSError", "wait_on": "OwnError", "retry_on": "TypeError"}

@@ -140,7 +140,7 @@ def test_holes_do_not_stop_commits():
     assert commits(made) == [90]
     made.committed(1, {}, 10.0)
     finish(made, made.take(10.0), 10.1)
-    made.at_rest({PLACE: 95}, 20.0)
+    made.at_rest({made.slots[PLACE]: 95}, 20.0)
     assert commits(made) == [95]
 
 

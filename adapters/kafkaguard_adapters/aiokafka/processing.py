@@ -98,7 +98,6 @@ class AIOKafkaProcessShell(AssignmentShell):
         self._producer = arguments.dead_letter_producer
         self._own_producer: asyncio.Task[Any] | None = None
         self._deserialisers = Deserialisers(client)
-        self._rebalances: Rebalances | None = None
         self.group: str | None = consumer_config_of(client)["group_id"]
 
     # --- records ----------------------------------------------------------------------
@@ -167,15 +166,8 @@ class AIOKafkaProcessShell(AssignmentShell):
                 group=self.group,
             )
         self._deserialisers.take_out()
-        self._rebalances = Rebalances(self._client, listener, self._paused)
+        self._rebalances = Rebalances(self._client, listener)
         return self._assignment()
-
-    def unlisten(self) -> None:
-        """Leave the client to the application again."""
-        if self._rebalances is not None:
-            self._rebalances.stop()
-        self._deserialisers.put_back()
-        self.resume(list(self._paused))
 
     async def poll(self, most: int, seconds: float) -> Iterable[Fetched]:
         """Return records, or nothing after seconds."""

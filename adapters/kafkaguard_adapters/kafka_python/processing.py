@@ -73,7 +73,6 @@ class KafkaPythonProcessShell(AssignmentShell):
         self._producer = arguments.dead_letter_producer
         self._own_producer: Any = None
         self._deserialisers = Deserialisers(client)
-        self._rebalances: Rebalances | None = None
         self.group: str | None = client.config["group_id"]
 
     # --- records ----------------------------------------------------------------------
@@ -124,15 +123,8 @@ class KafkaPythonProcessShell(AssignmentShell):
     def listen(self, listener: Listener) -> Collection[TopicPartition]:
         """Tell a listener of rebalances from now on."""
         self._deserialisers.take_out()
-        self._rebalances = Rebalances(self._client, listener, self._paused)
+        self._rebalances = Rebalances(self._client, listener)
         return self._assignment()
-
-    def unlisten(self) -> None:
-        """Leave the client to the application again."""
-        if self._rebalances is not None:
-            self._rebalances.stop()
-        self._deserialisers.put_back()
-        self.resume(list(self._paused))
 
     def poll(self, most: int, seconds: float) -> Iterable[Fetched]:
         """Return records, or nothing after seconds."""

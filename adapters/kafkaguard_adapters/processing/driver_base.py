@@ -7,9 +7,9 @@ What waits is a generator, which one driver runs by blocking and the other by aw
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections import deque
-from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
@@ -129,8 +129,6 @@ class BaseDriver:
     _transactions: Transactions | AwaitedTransactions | None = None
     #: Makes events that threads or tasks wait for.
     _event: ClassVar[type[Any]]
-    #: Held while the machine is called; none is needed between tasks.
-    _lock: AbstractContextManager[Any] = nullcontext()
     #: Dead letters to send; None: there will be no others.
     _letters: Any
 
@@ -148,6 +146,8 @@ class BaseDriver:
         self._policy = policy
         self._hooks = () if hook is None else (hook,)
         self._shell = shell
+        #: Held while the machine is called; any thread may ask for the progress.
+        self._lock = threading.Condition(threading.Lock())
         self._offset = time.time() - time.monotonic()
         self.machine = ProcessingMachine(
             policy,
@@ -177,7 +177,8 @@ class BaseDriver:
         self._for_pump: deque[Command] = deque()
         self._events: deque[Event] = deque()
         self._revocations: list[Revocation] = []
-        self._known_ends: set[TopicPartition] = set()
+        #: Where to stop: the ends that the logs had when their partitions came first.
+        self._ends: dict[TopicPartition, int] = {}
         self._end: End | None = None
         self._stops = False
         self._next_rest = self._read_at = 0.0
@@ -186,11 +187,13 @@ class BaseDriver:
 
     def report(self) -> ProcessReport:
         """Return the counts so far."""
-        return self.machine.report()
+        with self._lock:
+            return self.machine.report()
 
     def progress(self) -> Progress:
-        """Return how the run stands."""
-        return self.machine.progress(time.monotonic())
+        """Return how the run stands; callable in any thread."""
+        with self._lock:
+            return self.machine.progress(time.monotonic())
 
     def gauges(self) -> dict[tuple[str, str], float]:
         """Return how the run stands, for telemetry."""
@@ -307,8 +310,10 @@ class BaseDriver:
                 # A member that has read nothing yet commits its positions too. A later
                 # generation than that of the positions would let an old member do so.
                 self._note_metadata()
-            positions = yield partial(shell.positions, list(machine.slots))
-            self._report_fact(machine.at_rest, positions)
+            slots = dict(machine.slots)  # a listener may get them again meanwhile
+            positions = yield partial(shell.positions, list(slots))
+            at_rest = {slots[place]: position for place, position in positions.items()}
+            self._report_fact(machine.at_rest, at_rest)
 
     def _note_metadata(self) -> None:
         """Keep the group's metadata for the transaction of what was read."""
@@ -316,13 +321,14 @@ class BaseDriver:
             self._metadata = self._shell.group_metadata()
 
     def _look_up_ends(self) -> Steps:
-        """Look up where to stop, once for each partition."""
-        new = [place for place in self.machine.slots if place not in self._known_ends]
+        """Look up where to stop, once for each partition, also if it comes again."""
+        slots = dict(self.machine.slots)
+        new = [place for place in slots if place not in self._ends]
         if new:
-            ends = yield partial(self._shell.ends, new)
-            self._known_ends.update(new)
+            self._ends.update((yield partial(self._shell.ends, new)))
+        if any(slot.end is None for slot in slots.values()):
             with self._lock:
-                self.machine.ends(ends)
+                self.machine.ends(self._ends)
 
     def _execute(self, *, in_listener: bool = False) -> None:
         """Execute the commands for the client; in a listener, all but pauses."""
@@ -374,10 +380,18 @@ class BaseDriver:
 
     # --- rebalances -------------------------------------------------------------------
 
-    def assigned(self, places: Iterable[TopicPartition]) -> None:
-        """Record new partitions."""
+    def assigned(
+        self, places: Iterable[TopicPartition], *, keeps_round: bool = False
+    ) -> None:
+        """Record new partitions.
+
+        Args:
+            places: The partitions.
+            keeps_round: Whether the broker still takes offsets of what was read before.
+        """
         self._report_fact(self.machine.assigned, list(places))
-        self._report_fact(self.machine.rebalanced)
+        if not keeps_round:
+            self._report_fact(self.machine.rebalanced)
 
     def lost(self, places: Iterable[TopicPartition]) -> None:
         """Record that partitions are lost."""

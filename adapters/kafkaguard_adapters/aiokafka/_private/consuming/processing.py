@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 from aiokafka.abc import ConsumerRebalanceListener
 
 from kafkaguard._cluster.reports import as_partition
+from kafkaguard_adapters.processing.assignment import Pauses
 
 if TYPE_CHECKING:
-    from kafkaguard._cluster.reports import TopicPartition
     from kafkaguard_adapters.processing.shell import AwaitedListener
 
 _MS: Final = 1000
@@ -68,20 +68,18 @@ class Rebalances(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
     Args:
         consumer: The client's consumer.
         driver: The driver of the run.
-        paused: The partitions that the run has paused: new ones are not.
     """
 
-    def __init__(
-        self, consumer: Any, driver: AwaitedListener, paused: set[TopicPartition]
-    ) -> None:
-        self._paused = paused
+    def __init__(self, consumer: Any, driver: AwaitedListener) -> None:
         self._subscription = consumer._subscription
+        self.pauses = Pauses(self._subscription)
         self._driver = driver
         self._theirs = self._subscription._listener
         self._subscription._listener = self
 
     def stop(self) -> None:
-        """Leave the client to the application's listener."""
+        """Leave the client to the application."""
+        self.pauses.stop()
         if self._subscription._listener is self:
             self._subscription._listener = self._theirs
 
@@ -92,7 +90,7 @@ class Rebalances(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
 
     async def on_partitions_assigned(self, assigned: Any) -> None:
         """Read new partitions."""
-        self._paused.difference_update(map(as_partition, assigned))
+        self.pauses.assigned(assigned)
         await self._chain("on_partitions_assigned", assigned)
         self._driver.assigned(map(as_partition, assigned))
 
