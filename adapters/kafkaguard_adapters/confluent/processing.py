@@ -148,14 +148,12 @@ class ConfluentProcessShell:
     def restore(self, record: Any, facts: LetterFacts, raw: Raw) -> Any:
         """Return a dead letter as the record that was first read."""
         kind, at = record.timestamp()
-        if raw.timestamp_ms is not None:
-            at = raw.timestamp_ms
         return _copy(
             record,
             topic=facts.topic,
             partition=facts.partition,
             offset=facts.offset,
-            timestamp=(kind, at),
+            timestamp=(kind, at if raw.timestamp_ms is None else raw.timestamp_ms),
             value=raw.value,
             headers=list(raw.headers),
         )
@@ -226,9 +224,8 @@ class ConfluentProcessShell:
                 place = as_partition(each)
                 low, high = self._client.get_watermark_offsets(each, timeout=_LOOK_UP_S)
                 ends[place] = high
-                start = low if is_earliest else high
-                if each.offset >= 0:
-                    start = each.offset
+                first = low if is_earliest else high
+                start = each.offset if each.offset >= 0 else first
                 if start >= high:
                     self._starts[place] = start
         except KafkaException as error:
@@ -243,8 +240,7 @@ class ConfluentProcessShell:
         """Pause partitions."""
         mine = self._assignment() & set(places)
         self.paused |= mine
-        if mine:
-            self._client.pause([ClientPartition(*each) for each in mine])
+        self._client.pause([ClientPartition(*each) for each in mine])
 
     def resume(self, places: Iterable[TopicPartition]) -> None:
         """Resume the partitions that ``pause`` has paused, and not the application."""
@@ -255,8 +251,7 @@ class ConfluentProcessShell:
             for each in mine
             if not self._guarded.is_paused_by_user(each)
         ]
-        if free:
-            self._client.resume(free)
+        self._client.resume(free)
 
     def seek(self, place: TopicPartition, offset: int) -> None:
         """Set the position of a partition, if it is still assigned."""
@@ -265,12 +260,8 @@ class ConfluentProcessShell:
 
     def topics(self) -> Collection[str]:
         """Return the topics that are read, as far as they are known."""
-        assigned = {place.topic for place in self._assignment()}
-        return {
-            each
-            for each in {*self._guarded.subscribed, *assigned}
-            if not each.startswith("^")
-        }
+        names = {*self._guarded.subscribed, *(p.topic for p in self._assignment())}
+        return {each for each in names if not each.startswith("^")}
 
     def missing_topics(self, topics: Iterable[str]) -> Collection[str]:
         """Return those of some topics that do not exist."""
@@ -286,8 +277,7 @@ class ConfluentProcessShell:
 
     def revocation_limit(self) -> float:
         """Return how many seconds a listener may take."""
-        limit = self._config.get("max.poll.interval.ms", _POLL_INTERVAL_MS)
-        return float(limit) / _MS
+        return float(self._config.get("max.poll.interval.ms", _POLL_INTERVAL_MS)) / _MS
 
     # --- exactly once -----------------------------------------------------------------
 

@@ -1,13 +1,26 @@
-"""What the shells of kafka-python and aiokafka share: pauses, seeks and topics."""
+"""What the shells of kafka-python and aiokafka share: records, pauses, topics."""
 
 from __future__ import annotations
 
+from inspect import isawaitable
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard._cluster.reports import TopicPartition, as_partition
+from kafkaguard._delivery.facts import Raw
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
+
+    from kafkaguard._delivery.dialects import LetterFacts
+
+
+async def chain(listener: Any, name: str, partitions: Any) -> None:
+    """Call a method of the application's listener, if there is one."""
+    method: Callable[[Any], Any] | None = getattr(listener, name, None)
+    result = None if method is None else method(partitions)
+    if isawaitable(result):
+        await result
 
 
 class Pauses:
@@ -69,19 +82,68 @@ class Pauses:
 
 
 class AssignmentShell:
-    """The part of a shell about the partitions that its client reads.
+    """The part of a shell about records, and about the partitions that are read.
 
     Args:
         client: The client's consumer.
         partition: The client's class of partitions.
     """
 
+    errors: Any
+    #: Returns a copy of a record, with changes.
+    _replaced: Callable[..., Any]
     _deserialisers: Any
     _rebalances: Any = None
+    offset_of = staticmethod(attrgetter("offset"))
+    key_of = staticmethod(attrgetter("key"))
 
     def __init__(self, client: Any, partition: Callable[[str, int], Any]) -> None:
         self._client = client
         self._partition = partition
+
+    # --- records ----------------------------------------------------------------------
+
+    @property
+    def decode(self) -> Callable[[Any], Any] | None:
+        """Calls the application's deserialisers; None: there are none."""
+        return self._decode if self._deserialisers.are_there else None
+
+    def _decode(self, record: Any) -> Any:
+        decoded = {}
+        part: Any
+        for part in ("key", "value"):
+            try:
+                decoded[part] = self._deserialisers.call(part, record)
+            except Exception as error:
+                raise self.errors.undecoded(
+                    error,
+                    part,
+                    topic=record.topic,
+                    partition=record.partition,
+                    offset=record.offset,
+                    key=record.key,
+                    value=record.value,
+                    headers=record.headers,
+                ) from error
+        return self._replaced(record, **decoded)
+
+    def raw(self, record: Any) -> Raw:
+        """Return a record's bytes."""
+        return Raw(record.key, record.value, list(record.headers), record.timestamp)
+
+    def restore(self, record: Any, facts: LetterFacts, raw: Raw) -> Any:
+        """Return a dead letter as the record that was first read."""
+        return self._replaced(
+            record,
+            topic=facts.topic,
+            partition=facts.partition,
+            offset=facts.offset,
+            timestamp=raw.timestamp_ms,
+            value=raw.value,
+            headers=type(record.headers)(raw.headers),
+        )
+
+    # --- partitions -------------------------------------------------------------------
 
     def _assignment(self) -> set[TopicPartition]:
         return set(map(as_partition, self._client.assignment()))

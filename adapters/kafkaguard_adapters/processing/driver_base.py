@@ -90,6 +90,15 @@ LETTERS_GROUP: Final = ".letters"
 LETTERS: Final = 100
 #: What a listener leaves for the client itself, of the time that it has.
 MARGIN_S: Final = 2.0
+#: Why a run does not begin without some topics.
+_NO_LETTERS: Final = (
+    "on_reject is dead_letter, and the topic {} does not exist: create it, or name "
+    "another one in dead_letter.topic"
+)
+_NO_END: Final = (
+    "until_end is set, and the topic {} does not exist, so it has no end: create it, "
+    "or correct the name"
+)
 #: After these, the next poll may succeed.
 _PASSES: Final = frozenset(
     {
@@ -299,7 +308,8 @@ class BaseDriver:
             return
         if fetched:
             self._note_metadata()
-        if self._report_fact(self._fetched, fetched, wakes=True):
+        self._report_fact(self._fetched, fetched, wakes=True)
+        if fetched:
             # Workers begin now. A thread would go on until it has had the interpreter
             # for 5 ms, and the more records are in memory, the more is collected.
             yield 0.0
@@ -312,8 +322,9 @@ class BaseDriver:
                 self._note_metadata()
             slots = dict(machine.slots)  # a listener may get them again meanwhile
             positions = yield partial(shell.positions, list(slots))
-            at_rest = {slots[place]: position for place, position in positions.items()}
-            self._report_fact(machine.at_rest, at_rest)
+            self._report_fact(
+                machine.at_rest, {slots[place]: at for place, at in positions.items()}
+            )
 
     def _note_metadata(self) -> None:
         """Keep the group's metadata for the transaction of what was read."""
@@ -367,9 +378,11 @@ class BaseDriver:
             error = yield transactions.begin
             self._report_fact(machine.round_began, error, wakes=True)
             return
-        offsets = None
-        if isinstance(command, CommitRound):
-            offsets = self._shell.client_offsets(command.offsets)
+        offsets = (
+            self._shell.client_offsets(command.offsets)
+            if isinstance(command, CommitRound)
+            else None
+        )
         error, is_committed = yield partial(transactions.end, offsets, self._metadata)
         ended = partial(machine.round_ended, is_committed=is_committed)
         self._report_fact(ended, error, wakes=True)
@@ -467,8 +480,8 @@ class BaseDriver:
 
     def _within(self) -> float:
         """Return how long the records of revoked partitions may run on."""
-        limit = self._shell.revocation_limit() - MARGIN_S
-        return max(0.0, min(limit, self._policy.handler.drain_timeout))
+        within = self._shell.revocation_limit() - MARGIN_S
+        return max(0.0, min(within, self._policy.handler.drain_timeout))
 
     def _make_letter(self, letter: SendLetter) -> tuple[str, Raw]:
         """Return a dead letter, and its topic."""
@@ -484,16 +497,16 @@ class BaseDriver:
             self._observer.letter(letter.topic, made.headers)
         return letter.topic, made
 
-    def _fetched(self, fetched: Iterable[Fetched], now: float) -> bool:
-        """Report what a poll has returned; return whether it had records."""
+    def _fetched(self, fetched: Iterable[Fetched], now: float) -> None:
+        """Report what a poll has returned."""
         self.machine.polled(now)
-        has_records = False
         for place, records in fetched:
-            has_records = True
-            is_of_letters = self._arguments.letters is not None
-            ours = list(filter(self._is_ours, records)) if is_of_letters else records
+            ours = (
+                records
+                if self._arguments.letters is None
+                else list(filter(self._is_ours, records))
+            )
             self.machine.fetched(place, ours, now)
-        return has_records
 
     def _is_ours(self, record: Any) -> bool:
         """Return whether this group has set a dead letter aside."""
@@ -521,25 +534,9 @@ class BaseDriver:
 
     def _letter_topics(self) -> set[str]:
         """Return the dead-letter topics that this run may need."""
-        if "dead_letter" not in ways_of_rejecting(self._policy):
-            return set()
-        return {
-            self._policy.dead_letter.topic_for(topic) for topic in self._shell.topics()
-        }
-
-    def _refuse_missing(self, missing: Collection[str]) -> None:
-        """Refuse to begin without a topic for dead letters.
-
-        Raises:
-            ClientConfigurationError: Some topics do not exist.
-        """
-        if missing:
-            names = ", ".join(sorted(missing))
-            raise self._shell.errors.make(
-                ClientConfigurationError,
-                f"process(): on_reject is dead_letter, and the topic {names} does not "
-                "exist: create it, or name another one in dead_letter.topic",
-            )
+        has_letters = "dead_letter" in ways_of_rejecting(self._policy)
+        topic_for = self._policy.dead_letter.topic_for
+        return set(map(topic_for, self._shell.topics())) if has_letters else set()
 
     def _check_topics(self) -> Generator[Any, Any, None]:
         """Refuse to begin without the topics that this run needs.
@@ -547,8 +544,14 @@ class BaseDriver:
         Raises:
             ClientConfigurationError: Some topics do not exist.
         """
-        self._refuse_missing((yield from self._missing(self._letter_topics())))
-        self._refuse_absent((yield from self._missing(self._topics_with_ends())))
+        needs_ends = self._arguments.until_end
+        for topics, why in (
+            (self._letter_topics(), _NO_LETTERS),
+            (self._shell.topics() if needs_ends else (), _NO_END),
+        ):
+            if missing := (yield from self._missing(topics)):
+                text = f"process(): {why}".format(", ".join(sorted(missing)))
+                raise self._shell.errors.make(ClientConfigurationError, text)
 
     def _missing(self, topics: Collection[str]) -> Generator[Any, Any, Collection[str]]:
         """Return the topics that do not exist; asked again if there is no answer."""
@@ -610,24 +613,6 @@ class BaseDriver:
             for index, result in zip(changed, again, strict=True):
                 results[index] = result
         return results
-
-    def _topics_with_ends(self) -> Collection[str]:
-        """Return the topics to whose ends this run reads."""
-        return self._shell.topics() if self._arguments.until_end else ()
-
-    def _refuse_absent(self, missing: Collection[str]) -> None:
-        """Refuse to read to the end of a topic that has none.
-
-        Raises:
-            ClientConfigurationError: Some topics do not exist.
-        """
-        if missing:
-            names = ", ".join(sorted(missing))
-            raise self._shell.errors.make(
-                ClientConfigurationError,
-                f"process(until_end=True): the topic {names} does not exist, so it has "
-                "no end: create it, or correct the name",
-            )
 
     def _seeks(self) -> list[tuple[TopicPartition, int]]:
         """Return where the client reads on after the run: what is not done."""

@@ -4,13 +4,12 @@
 
 from __future__ import annotations
 
-from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final
 
 from aiokafka.abc import ConsumerRebalanceListener
 
 from kafkaguard._cluster.reports import as_partition
-from kafkaguard_adapters.processing.assignment import Pauses
+from kafkaguard_adapters.processing.assignment import Pauses, chain
 
 if TYPE_CHECKING:
     from kafkaguard_adapters.processing.shell import AwaitedListener
@@ -56,6 +55,11 @@ class Deserialisers:
         """Let the client return bytes."""
         self._fetcher._key_deserializer = self._fetcher._value_deserializer = None
 
+    def call(self, part: str, record: Any) -> Any:
+        """Deserialise the key or the value of a record."""
+        deserialiser, data = getattr(self, part), getattr(record, part)
+        return data if deserialiser is None else deserialiser(data)
+
     def put_back(self) -> None:
         """Let the client call them again."""
         self._fetcher._key_deserializer = self.key
@@ -86,16 +90,10 @@ class Rebalances(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
     async def on_partitions_revoked(self, revoked: Any) -> None:
         """Wait for what runs, and commit it."""
         await self._driver.revoke(map(as_partition, revoked))
-        await self._chain("on_partitions_revoked", revoked)
+        await chain(self._theirs, "on_partitions_revoked", revoked)
 
     async def on_partitions_assigned(self, assigned: Any) -> None:
         """Read new partitions."""
         self.pauses.assigned(assigned)
-        await self._chain("on_partitions_assigned", assigned)
+        await chain(self._theirs, "on_partitions_assigned", assigned)
         self._driver.assigned(map(as_partition, assigned))
-
-    async def _chain(self, name: str, partitions: Any) -> None:
-        method = getattr(self._theirs, name, None)
-        result = None if method is None else method(partitions)
-        if isawaitable(result):
-            await result

@@ -12,15 +12,12 @@ the guard forgets the state of revoked partitions, as Java's client does.
 
 from __future__ import annotations
 
-from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkaguard._cluster.reports import as_partition
-from kafkaguard_adapters.processing.assignment import Pauses
+from kafkaguard_adapters.processing.assignment import Pauses, chain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from kafkaguard_adapters.processing.shell import Listener
 
 #: Seconds between two looks whether a listener may return.
@@ -94,7 +91,7 @@ class Rebalances:
         revocation = listener.begin_revocation(map(as_partition, revoked))
         while not listener.is_given_up(revocation):
             await self._net.sleep(_STEP_S)  # type: ignore[union-attr]  # it has a group
-        await self._chain("on_partitions_revoked", revoked)
+        await chain(self._theirs, "on_partitions_revoked", revoked)
         state = self._subscription
         kept = set(state.assignment) - set(revoked)
         if len(kept) < len(state.assignment):
@@ -105,16 +102,10 @@ class Rebalances:
         for place in self.pauses.of_user.intersection(assigned):
             self._subscription.pause(place)
         self.pauses.assigned(assigned)
-        await self._chain("on_partitions_assigned", assigned)
+        await chain(self._theirs, "on_partitions_assigned", assigned)
         self._listener.assigned(map(as_partition, assigned))
 
     async def on_partitions_lost(self, lost: Any) -> None:
         """Commit nothing of partitions that are lost."""
         self._listener.lost(map(as_partition, lost))
-        await self._chain("on_partitions_lost", lost)
-
-    async def _chain(self, name: str, partitions: Any) -> None:
-        method: Callable[[Any], Any] | None = getattr(self._theirs, name, None)
-        result = None if method is None else method(partitions)
-        if isawaitable(result):
-            await result
+        await chain(self._theirs, "on_partitions_lost", lost)
