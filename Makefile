@@ -146,6 +146,10 @@ outages: .venv/installed
 steady: .venv/installed ## Memory, descriptors, threads, sockets stay flat: STEADY='--minutes 60 --state FILE'
 	$(BIN)/python -W ignore -m tests.soak steady $(STEADY)
 
+.PHONY: once
+once: .venv/installed ## Spark exactly once, with processes killed: ONCE='--kills 200 --state FILE', --plain
+	$(BIN)/python -m tests.soak once $(ONCE)
+
 .PHONY: soak
 soak: outages ## Spark through outages, and killed at random (two hours)
 	$(BIN)/python -m tests.soak kills --runs 20

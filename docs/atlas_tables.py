@@ -12,6 +12,7 @@ from sphinx.util.docutils import SphinxDirective
 from tables import parse, table
 
 from kafkaguard import errors
+from kafkaguard._errors.generated import BY_CODE
 from kafkaguard.cli.client_behaviour import Observed, atlas, sentence
 
 if TYPE_CHECKING:
@@ -30,11 +31,16 @@ _COLUMNS = ("client", "guard", "request", "code", "answered", "what it does", "v
 def _cells() -> Iterator[tuple[str, str, str, int, str, Observed]]:
     """Yield client, guard, request, code, how often, and what the client did."""
     for api, codes in sorted(atlas()["answers"].items()):
-        for code, clients in sorted(codes.items(), key=lambda item: int(item[0])):
+        for code, clients in sorted(codes.items(), key=_codes_of_kafka_first):
             for client, cells in sorted(clients.items()):
                 for (guard, often), cell in zip(_PLACES, cells, strict=True):
                     if cell is not None:
                         yield client, guard, api, int(code), often, Observed(*cell)
+
+
+def _codes_of_kafka_first(item: tuple[str, Any]) -> tuple[bool, int]:
+    code = int(item[0])
+    return code not in BY_CODE, code
 
 
 def _word(observed: Observed) -> str:

@@ -45,8 +45,7 @@ class ErrorTable(SphinxDirective):
         rows = (
             (
                 f'<a href="?error={code}">{code}</a>',
-                f"`{cls.name}`",
-                f"`{cls.__name__}`",
+                f"`{cls.name}` `{cls.__name__}`",
                 MEANINGS[code],
                 "yes" if code in RETRIABLE_CODES else "",
                 str(classify(code).action),
@@ -55,8 +54,7 @@ class ErrorTable(SphinxDirective):
         )
         headings = (
             "Code",
-            "Name",
-            "Class in `kafkaguard.errors`",
+            "Name, and class in `kafkaguard.errors`",
             "Meaning",
             "Java retries",
             "Next step",

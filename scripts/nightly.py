@@ -104,6 +104,13 @@ def steps(commit: str) -> list[Step]:
             "steady",
             f"STEADY=--minutes 10 --state {FOLDER}/steady-{commit[:12]}.json",
         ),
+        _make(
+            "once",
+            f"ONCE=--kills 50 --seed {seed} --state {FOLDER}/once-{commit[:12]}.json",
+            hours=2,
+        ),
+        _make("once plain", f"ONCE=--plain --seed {seed}"),
+        _make("once epochs", "ONCE=--epochs"),
         _make("fuzz"),
         _make("mutate", f"MUTATE=--seed {seed}"),
         _make("mutate adapters", f"MUTATE=--adapters --seed {seed}", hours=2),

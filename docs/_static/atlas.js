@@ -12,6 +12,7 @@
       select.append(new Option(value, value));
     }
     select.setAttribute("aria-label", name);
+    if (name === "request") select.value = "Produce";
     select.addEventListener("change", draw);
     form.append(select, " ");
     return select;
@@ -24,13 +25,20 @@
       (found.length > most ? `, the first ${most} are shown` : "");
     table.replaceChildren();
     const head = table.createTHead().insertRow();
-    for (const name of columns) {
+    // A column whose value is chosen says nothing.
+    const shown = [...columns.keys()].filter((column) => !chosen[column]?.value);
+    for (const column of shown) {
+      const name = columns[column];
       head.append(Object.assign(document.createElement("th"), { textContent: name }));
     }
     const body = table.createTBody();
     for (const row of found.slice(0, most)) {
       const line = body.insertRow();
-      for (const value of row) line.insertCell().textContent = value;
+      for (const column of shown) {
+        const [first, ...others] = row[column].split("_");  // a line may end there
+        line.insertCell().append(
+          first, ...others.flatMap((part) => ["_", document.createElement("wbr"), part]));
+      }
     }
   }
   draw();

@@ -363,6 +363,7 @@ class DeliveryMachine:
             self._client.keep_in_doubt(batch)
         if judgement.client_failed or judgement.may_be_rescued:
             self._outcomes.give_time(record, error)
+        record.client_failures += judgement.client_failed
         # With `rescue: never`, only the policy's attempts can send this record again.
         is_for_policy = judgement.may_be_tried or (
             judgement.client_failed and self._policy.rescue == "never"

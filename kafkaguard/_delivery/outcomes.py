@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from kafkaguard._delivery.transaction import Transaction
     from kafkaguard._retries.machine import InDoubt, OnReject, Ruling, Step
 
-#: Seconds between the attempts to send a record alone; they grow up to `DRAIN_S`.
+#: Seconds between attempts outside the policy's; they grow up to `DRAIN_S`.
 FIRST_GAP_S = 0.05
 _NO_BYTES = "the record's bytes cannot be read"
 _CLOSED = "the producer was closed before it was confirmed"
@@ -112,14 +112,16 @@ class Outcomes:
     def queue_rescue(self, record: Record, now: float) -> None:
         """Queue a record for its topic's next round, outside the policy's attempts.
 
-        A record that was refused again, and cannot be sent alone while a partition of
-        its topic has no leader, waits longer each time.
+        A record waits longer each time if it was refused again, and cannot be sent
+        alone while a partition of its topic has no leader; or if again and again only
+        its client is to blame, as a broker says.
         """
         record.happens(RecordEvent.QUEUE)
         topic = record.place.topic
         number = record.resend_count + 2  # the first attempt is number 1
-        is_repeated = record.is_suspect and record.singles > 1
-        gap = min(DRAIN_S, FIRST_GAP_S * 2**record.singles) if is_repeated else 0.0
+        singles = record.singles if record.is_suspect else 0
+        times = max(singles, record.client_failures)
+        gap = min(DRAIN_S, FIRST_GAP_S * 2**times) if times > 1 else 0.0
         self._outbox.tell(
             RetryEvent, topic, number=number, wait=gap, action=Action.RETRY
         )

@@ -60,6 +60,7 @@ class Record:
         doubt: The error of an attempt that may have been written. It is the final error
             even if a later attempt was certainly not written.
         resend_count: How often it was sent again and answered.
+        client_failures: How often only its client was to blame.
         retry: The policy's attempts; None if the policy made none.
         is_suspect: It was refused again and may be to blame, so the next batch has
             fewer records.
@@ -75,6 +76,7 @@ class Record:
 
     __slots__ = (
         "batch",
+        "client_failures",
         "doubt",
         "due",
         "error",
@@ -119,7 +121,7 @@ class Record:
         self.error: KafkaGuardError | None = None
         self.outcome: RecordOutcome | None = None
         self.doubt: KafkaGuardError | None = None
-        self.resend_count = self.singles = 0
+        self.resend_count = self.singles = self.client_failures = 0
         self.retry: Machine | None = None
         self.is_suspect = self.is_alone = False
         self.refusal: Refusal | None = None

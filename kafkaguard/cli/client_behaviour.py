@@ -148,12 +148,15 @@ def _sentences(code: int, cells: dict[str, list[list[Any] | None]]) -> dict[str,
     said = {}
     for client in atlas()["clients"]:
         once, ever, *_ = cells.get(client) or (None, None)
-        parts = [
-            f"{when}: {sentence(code, Observed(*each), lasts)}"
+        parts = {
+            when: sentence(code, Observed(*each), lasts)
             for when, each in (("once", once), ("for ever", ever))
             if each is not None
-        ]
-        said[client] = ". ".join(parts) or NOT_RECORDED
+        }
+        if len(parts) > 1 and len(set(parts.values())) == 1:
+            parts = {"once or for ever": parts["once"]}
+        texts = (f"{when}: {text}" for when, text in parts.items())
+        said[client] = ". ".join(texts) or NOT_RECORDED
     return said
 
 

@@ -98,6 +98,9 @@ class Ground:
                 self.give(user, *RIGHTS[0])
             upstream = self.cluster.listener(LISTENER).bootstrap_servers
             self.proxy = FaultProxy(upstream, journal_size=2_000).start()
+            look_up = self.settings(self.users[0], "kafka-python")
+            with closing(KafkaAdminClient(**look_up)) as admin:
+                admin.list_topics()  # so the proxy knows all brokers before a fault
         except BaseException:
             self._end()
             raise

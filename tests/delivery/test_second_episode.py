@@ -54,6 +54,28 @@ def test_a_hand_over_after_an_interrupted_one_counts_as_refused():
     assert "it could not be sent again: full" in str(settled.outcome.error)
 
 
+@pytest.mark.parametrize("code", [45, 59])
+def test_a_record_whose_client_is_always_to_blame_waits_longer_each_time(code):
+    """The first time it is sent again at once, as behind a batch that was refused."""
+    machine, now, waits = machine_of(), 0.0, []
+    batch = begun(machine)
+    for number in range(8):
+        refused = refusals(batch, code, "batch", first_try=True)
+        commands = [*machine.failed(batch, refused, now)]
+        if not number:
+            commands = [*machine.held("t", now)]
+        due = machine.next_due()
+        if not any(isinstance(each, c.Send) for each in commands):
+            waits.append(due - now)
+            now, commands = due, machine.tick(due)
+        record = only(c.Send, commands).records[0]
+        batch = Items(HERE, (0, number + 2), 31.0)
+        batch.items = [Item(record.raw, is_new=False)]
+        machine.began(batch)
+        machine.sent("t", batch.items, now)
+    assert waits == pytest.approx([0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0], abs=0.01)
+
+
 def test_a_producer_that_dies_twice_is_replaced_twice():
     """The second death holds the sends, and the second successor frees them."""
     machine = machine_of()

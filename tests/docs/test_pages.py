@@ -52,6 +52,15 @@ def test_local_links_lead_to_a_file_and_a_heading(page):
     assert broken == []
 
 
+def test_tests_that_a_page_names_are_there():
+    """Each test in backticks is a function of the tests, or a file of them."""
+    named = re.findall(r"`(test_\w+)`", (DOCS / "reliability.md").read_text())
+    code = "".join(each.read_text() for each in ROOT.glob("tests/**/test_*.py"))
+    code += "".join(each.read_text() for each in ROOT.glob("tests/contracts/*.py"))
+    assert named
+    assert [each for each in named if f"def {each}(" not in code] == []
+
+
 def test_every_page_is_in_a_part_of_the_site():
     """The front page names each page once, under one of the four captions."""
     index = (DOCS / "index.md").read_text()

@@ -42,13 +42,14 @@ _GLANCE_S = 0.1
 _ROUND_S = 1500
 _PROGRAM = Path(__file__).with_name("once_program.py")
 _ROOT = _PROGRAM.parents[2]
-_PROCESSES = {
-    "driver": "once_program.py",
-    "executor": "CoarseGrainedExecutorBackend",
-    "task": "pyspark.daemon",
-    "pause": "pyspark.daemon",
-}
-VICTIMS = (*_PROCESSES, "broker")
+_EXECUTOR = "CoarseGrainedExecutorBackend"
+VICTIMS = ("driver", "executor", "task", "pause", "broker")
+
+
+def find_waiting(folder, driver):
+    """List the Pythons under a driver that have written rows which do not count yet."""
+    marked = {int(each.name.partition("-")[2]) for each in folder.glob("waits-*")}
+    return sorted(marked & set(descendants(driver))) if marked else []
 
 
 class Round:
@@ -60,14 +61,17 @@ class Round:
         kind: A batch or a stream.
         name: The name of the write; empty: at-least-once.
         rows: How many rows it writes.
+        aimed: How many of the kills, from 0 to 1, wait for a task that has written its
+            rows, and is before its commit or its end.
     """
 
-    def __init__(self, cluster, draw, kind, name, rows=ROWS):
+    def __init__(self, cluster, draw, kind, name, rows=ROWS, aimed=0.5):
         self.cluster = cluster
         self.draw = draw
         self.kind = kind
         self.name = name
         self.rows = rows
+        self.aimed = aimed
         self.topic = cluster.create_topic(partitions=3)
         self.killed = []
 
@@ -91,18 +95,19 @@ class Round:
     def run_job(self, folder, most_kills, victims):
         """Begin the job again until it ends; return whether it has ended."""
         end = time.monotonic() + _ROUND_S
-        driver, due = self.start(folder), time.monotonic() + _ROUND_S
-        seen = None
+        driver, seen = self.start(folder), None
         while not (folder / "done").exists() and time.monotonic() < end:
             if driver.poll() is not None:
                 driver, seen = self.start(folder), None
-            is_up = (folder / f"up-{driver.pid}").exists()
-            if is_up and seen != driver.pid:
-                seen = driver.pid
-                due = time.monotonic() + self.draw.uniform(0, _MOST_WAIT_S)
-            if is_up and len(self.killed) < most_kills and time.monotonic() > due:
-                self.kill_one(driver, self.draw.choice(victims))
-                due = time.monotonic() + self.draw.uniform(0, _MOST_WAIT_S)
+            if (folder / f"up-{driver.pid}").exists():
+                if seen != driver.pid:
+                    seen, (due, is_aimed) = driver.pid, self.draw_moment()
+                waiting = find_waiting(folder, driver.pid)
+                is_due = time.monotonic() > due and (waiting or not is_aimed)
+                if is_due and len(self.killed) < most_kills:
+                    victim = self.draw.choice(victims)
+                    self.kill_one(driver, victim, waiting if is_aimed else None)
+                    due, is_aimed = self.draw_moment()
             time.sleep(_GLANCE_S)
         finished = (folder / "done").exists()
         with suppress(subprocess.TimeoutExpired):
@@ -111,31 +116,47 @@ class Round:
         driver.wait(30)
         return finished
 
-    def kill_one(self, driver, victim):
-        """Kill, or stop for a while, one of the processes; a broker comes back."""
+    def draw_moment(self):
+        """Draw the earliest time of the next kill, and whether it waits for a task."""
+        due = time.monotonic() + self.draw.uniform(0, _MOST_WAIT_S)
+        return due, self.draw.random() < self.aimed
+
+    def kill_one(self, driver, victim, waiting):
+        """Kill, or stop for a while, one of the processes; a broker comes back.
+
+        Args:
+            driver: The driver's process.
+            victim: What is killed.
+            waiting: The tasks' processes of which one is killed, or its executor; None:
+                any.
+        """
         if victim == "broker":
             broker = self.cluster.broker(self.draw.randrange(3))
             broker.kill()
             time.sleep(self.draw.uniform(1, 5))
             broker.start()
-            self.killed.append(victim)
-            return
-        pids = find(driver.pid, _PROCESSES[victim])
-        if victim == "driver":
-            pids = descendants(driver.pid)
-        elif pids:
-            pids = [self.draw.choice(pids)]
-        if not pids:
-            return
-        self.killed.append(victim)
-        if victim != "pause":
-            kill(pids)
-            return
-        for number in (signal.SIGSTOP, signal.SIGCONT):
+        elif victim == "driver":
+            kill(descendants(driver.pid))
+        else:
+            pids = waiting or find(driver.pid, "pyspark.daemon")
+            if victim == "executor":
+                found = find(driver.pid, _EXECUTOR)
+                pids = [
+                    each
+                    for each in found
+                    if waiting is None or set(waiting) & set(descendants(each))
+                ]
+            if not pids:
+                return
+            pid = self.draw.choice(pids)
             with suppress(ProcessLookupError):
-                os.kill(pids[0], number)
-            if number == signal.SIGSTOP:
-                time.sleep(PAUSE_S)
+                if victim == "pause":
+                    os.kill(pid, signal.SIGSTOP)
+                    time.sleep(PAUSE_S)
+                    os.kill(pid, signal.SIGCONT)
+                else:
+                    os.kill(pid, signal.SIGKILL)
+        self.killed.append(victim + "!" * bool(waiting))
 
     def start(self, folder):
         """Start a driver, with its output in a file."""
@@ -147,7 +168,11 @@ class Round:
                 [sys.executable, str(_PROGRAM), *arguments, self.kind, self.name],
                 stdout=log,
                 stderr=log,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+                env={
+                    **os.environ,
+                    "PYTHONPATH": os.pathsep.join(paths),
+                    "SOAK_FOLDER": str(folder),
+                },
             )
 
     def make_input(self, folder):
@@ -227,6 +252,6 @@ async def _take_over(cluster, transactional_id, times):
 def compare(seed, rows=ROWS):
     """Write without the word, with executors killed; return how many rows are twice."""
     with KafkaCluster(brokers=3) as cluster:
-        one = Round(cluster, random.Random(seed), "batch", "", rows)
+        one = Round(cluster, random.Random(seed), "batch", "", rows, aimed=1)
         one.run(MOST_KILLS, ("executor",))
         return one.twice

@@ -32,6 +32,7 @@ settings = {
     "spark.master": "local-cluster[2,1,1024]",
     "spark.executor.memory": "512m",
     "spark.executorEnv.PYTHONPATH": os.environ["PYTHONPATH"],
+    "spark.executorEnv.SOAK_FOLDER": os.environ["SOAK_FOLDER"],
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(ARROW_ROWS),
 }
 arguments = {

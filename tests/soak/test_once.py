@@ -23,11 +23,6 @@ def test_rows_are_written_once_whoever_is_killed(tmp_path):
     assert sum(each["kills"] for each in json.loads(state.read_text())) >= 10
 
 
-def test_epoch_of_an_id_rolls_over():
-    """After 40,000 take-overs of an id its markers are committed as before."""
-    assert once.roll_over() == []
-
-
 def test_rounds_that_are_done_are_not_run_again(tmp_path, monkeypatch):
     """A second call has nothing to do, and reports what the first one found."""
     monkeypatch.setattr(once, "KafkaCluster", _NoCluster)
