@@ -371,10 +371,10 @@ def test_before_a_commit_is_refused_the_client_is_asked_again(world):
     commit_of(world, 1)
 
 
-def shell_of(world, *, on_reject="raise", producer=None):
+def shell_of(world, *, on_reject="raise", producer=None, protocol="classic"):
     """Return the shell of a run of ``process()``."""
     policy = load_policy("default").replace(on_reject=on_reject)
-    wish = Wish(policy, config=world.config)
+    wish = Wish(policy, config={**world.config, "group.protocol": protocol})
     arguments = Arguments(len, dead_letter_producer=producer)
     return ConfluentProcessShell(world.consumer, arguments, wish)
 
@@ -404,6 +404,17 @@ def test_pauses_of_a_run_and_of_the_application_are_apart(world):
     world.client.owned.clear()
     world.consumer.rebalances.on_assign([TopicPartition(*each) for each in places])
     assert world.client.paused == {0}
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_round_goes_on_if_partitions_are_added_with_the_new_protocol(world, protocol):
+    """In a classic group all of them get another generation."""
+    listener = mock.Mock()
+    shell_of(world, protocol=protocol).listen(listener)
+    world.consumer.rebalances.on_assign([TopicPartition("t", 1)])
+    listener.assigned.assert_called_once_with(
+        [("t", 1)], keeps_round=protocol == "consumer"
+    )
 
 
 def test_a_producer_of_letters_is_asked_for_where_no_brokers_are_known(world):

@@ -93,8 +93,8 @@ class Shell:
     def positions(self, places):
         return dict.fromkeys(places, self.position)
 
-    def ends(self, _):
-        return {PLACE: self.end}
+    def ends(self, places):
+        return dict.fromkeys(places, self.end)
 
     def group_metadata(self):
         self.calls.append("metadata")
@@ -296,6 +296,24 @@ def test_a_member_without_a_generation_commits_no_transaction():
     names = [name for name, *_ in producer.calls]
     assert names[:3] == ["init_transactions", "begin_transaction", "abort_transaction"]
     assert "commit_transaction" not in names
+
+
+@pytest.mark.parametrize("keeps_round", [False, True])
+def test_new_partitions_abort_the_open_round_of_a_classic_group(keeps_round):
+    """Its generation is of before; with KIP-848 partitions that stay have theirs."""
+    free, producer = threading.Event(), Producer()
+    producer.send = len
+
+    def get_more(shell):
+        shell.listener.assigned([TopicPartition("t", 1)], keeps_round=keeps_round)
+        free.set()
+
+    policy = load_policy("consumer")
+    shell = Shell(2, get_more)
+    run_threads(shell, lambda _: free.wait(10), policy, producer=producer)
+    names = [name for name, *_ in producer.calls]
+    assert ("abort_transaction" not in names) is keeps_round
+    assert ("send_offsets_to_transaction", {PLACE: 2}, "metadata") in producer.calls
 
 
 def test_one_thread_polls_others_handle_and_another_one_sends_letters():
