@@ -33,6 +33,7 @@ class OwnError(OSError):
         (Unavailable(), Decision.WAIT),
         (KeyboardInterrupt(), Decision.END),
         (errors.RequestTimedOutError(), Decision.RETRY),
+        (errors.DuplicateSequenceNumberError(), Decision.DONE),
         (errors.InvalidRecordError(), Decision.REJECT),
         (errors.SerializationFailedError(), Decision.REJECT),
         (errors.TopicAuthorizationFailedError(), Decision.END),

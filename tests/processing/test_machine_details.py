@@ -72,7 +72,10 @@ def test_a_chunk_has_what_takes_about_ten_milliseconds():
     made.finished(chunk, MOST, {}, 0.5)  # a millisecond each, of which 0.3 count
     chunk = made.take(1.0)
     assert len(chunk.records) == 33
-    made.finished(chunk, 33, {}, 34.0)
+    made.finished(chunk, 33, {}, 1.033)
+    chunk = made.take(2.0)
+    assert len(chunk.records) == 19
+    made.finished(chunk, 19, {}, 22.0)
     assert len(made.take(35.0).records) == 1
 
 
