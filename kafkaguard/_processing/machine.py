@@ -328,15 +328,14 @@ class ProcessingMachine:
         self, slot: Slot, seq: int, lane: Lane, error: BaseException, now: float
     ) -> bool:
         """Decide about a failure; return whether its record is the next one."""
-        is_next = False
         judgement = self._judge.judge(error, slot.place.topic)
         match judgement.decision:
             case Decision.DONE:
                 self._run.mark_done(slot, [seq])
             case Decision.WAIT:
                 self._lanes.put_back_failed(slot, lane, seq)
-                is_next = self._outages.failed(slot, seq, error, judgement, now)
                 self._fail_round()
+                return self._outages.failed(slot, seq, error, judgement, now)
             case Decision.END:
                 self._lanes.put_back_failed(slot, lane, seq)
                 self._fail_run(slot, seq, error, now)
@@ -347,7 +346,7 @@ class ProcessingMachine:
                     self._reject(slot, seq, lane, error, judgement, now)
             case Decision.REJECT:
                 self._reject(slot, seq, lane, error, judgement, now)
-        return is_next
+        return False
 
     def _fail_round(self) -> None:
         if self.rounds is not None:

@@ -85,7 +85,8 @@ class Shell:
         if isinstance(step, BaseException):
             raise step
         if callable(step):
-            return step(self) or []
+            step(self)
+            return []
         first, self.position = self.position, self.position + step
         records = [Record(n, None, b"%d" % n) for n in range(first, self.position)]
         return [(PLACE, records)] if records else []
@@ -482,9 +483,15 @@ def test_progress_may_be_asked_for_in_any_thread(play):
 
 def test_ctrl_c_in_a_poll_ends_the_run_with_what_is_done_committed():
     """The interrupt is raised once all is done."""
-    shell = Shell(3, 0, KeyboardInterrupt())
+    handled = threading.Barrier(2)
+
+    def handle(record):
+        if record.offset == 2:
+            handled.wait(5)
+
+    shell = Shell(3, lambda _: handled.wait(5), KeyboardInterrupt())
     with pytest.raises(KeyboardInterrupt):
-        run_threads(shell, len, load_policy("consumer"), until_end=False)
+        run_threads(shell, handle, load_policy("consumer"), until_end=False)
     assert shell.commits[-1] == 3
 
 

@@ -91,9 +91,11 @@ class KafkaPythonProcessShell(AssignmentShell):
 
     def positions(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return known positions."""
-        known = map(self._position, mine := self._assignment().intersection(places))
-        pairs = zip(mine, known, strict=True)
-        return {place: position for place, position in pairs if position is not None}
+        return {
+            place: position
+            for place in self._assignment().intersection(places)
+            if (position := self._position(place)) is not None
+        }
 
     def _position(self, place: TopicPartition) -> int | None:
         with suppress(KafkaError):

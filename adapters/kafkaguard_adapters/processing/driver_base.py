@@ -333,13 +333,11 @@ class BaseDriver:
 
     def _look_up_ends(self) -> Steps:
         """Look up where to stop, once for each partition, also if it comes again."""
-        slots = dict(self.machine.slots)
-        new = [place for place in slots if place not in self._ends]
+        new = [each for each in list(self.machine.slots) if each not in self._ends]
         if new:
             self._ends.update((yield partial(self._shell.ends, new)))
-        if any(slot.end is None for slot in slots.values()):
-            with self._lock:
-                self.machine.ends(self._ends)
+        with self._lock:
+            self.machine.ends(self._ends)
 
     def _execute(self, *, in_listener: bool = False) -> None:
         """Execute the commands for the client; in a listener, all but pauses."""
