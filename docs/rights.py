@@ -66,6 +66,22 @@ USES = (
         "recognise remote storage that is not ready",
     ),
     Use(
+        "handle records with `process()`",
+        "process",
+        (("READ", "GROUP", "group"), _READ, ("WRITE", "TOPIC", "letters")),
+        "`process()` refuses to begin, and names the topic of dead letters",
+    ),
+    Use(
+        "handle dead letters again",
+        "handle_letters",
+        (
+            ("READ", "TOPIC", "letters"),
+            ("WRITE", "TOPIC", "letters"),
+            ("READ", "GROUP", "group.letters"),
+        ),
+        "the run ends with the refusal",
+    ),
+    Use(
         "measure the lag of a named group",
         "lag",
         (_GROUP, _DESCRIBE),

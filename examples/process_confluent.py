@@ -33,7 +33,10 @@ with KafkaCluster() as cluster:
     }
     policy = {
         "on_reject": "dead_letter",
-        "handler": {"reject_on": ["JSONDecodeError"], "wait_on": ["OperationalError"]},
+        "handler": {
+            "reject_on": ["JSONDecodeError", "KeyError"],
+            "wait_on": ["OperationalError"],
+        },
     }
     with guard(factory=Consumer, config=config, policy=policy) as consumer:
         consumer.subscribe([topic])

@@ -16,8 +16,8 @@ with KafkaProducer(bootstrap_servers=servers) as producer:
 
 policy = {
     "on_reject": "dead_letter",
-    "dead_letter": {"topic": "orders.dlq"},
-    "handler": {"reject_on": ["JSONDecodeError"]},
+    "dead_letter": {"topic": "orders.dlq", "limit": {"consecutive": 100}},
+    "handler": {"reject_on": ["JSONDecodeError", "KeyError"]},
 }
 config = {
     "bootstrap_servers": servers,

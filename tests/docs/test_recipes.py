@@ -13,7 +13,16 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted((ROOT / "docs/recipes").glob("*.md"))
 PROGRAMS = ROOT / "examples/recipes"
-TOPICS = ("orders", "orders.dlq", "clicks", "invoices", "payments.dlq", "ledger")
+TOPICS = (
+    "orders",
+    "orders.dlq",
+    "clicks",
+    "invoices",
+    "shipments",
+    "shipments.dlq",
+    "payments.dlq",
+    "ledger",
+)
 SAID = re.compile(r"^```text\n(.*?)^```", re.MULTILINE | re.DOTALL)
 INCLUDED = re.compile(r"^```\{literalinclude\} (.*)$", re.MULTILINE)
 

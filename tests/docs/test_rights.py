@@ -14,15 +14,18 @@ from kafkaguard import guard
 from kafkaguard.errors import KafkaGuardError
 from kafkaguard.testing import KafkaCluster
 from kafkaguard_adapters.spark.once.offsets import Home, offsets_for
-from kafkaguard_adapters.spark.once.rules import NO_QUERY, Marker, Plan
+from kafkaguard_adapters.spark.once.rules import Marker, Plan
 from kafkaguard_adapters.spark.once.transaction import open_producer
 
 pytestmark = [pytest.mark.java, pytest.mark.xdist_group("rights")]
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 TIMEOUT_S = 30
-PLAN = Plan("r", NO_QUERY, 0, 1, 1, "c", 0, 0)
-MARKER = Marker("r", 0, 0, "d", 0)
+#: The longest metadata that the brokers accept, and a plan and a marker of that size.
+METADATA_BYTES = 200
+LATE = 2**33
+PLAN = Plan("f" * 16, "q" * 36, 10**18, 99_999, 99_999, "c" * 16, LATE, LATE)
+MARKER = Marker("f" * 16, 10**18, 10**18, "d" * 32, LATE)
 
 
 def _uses():
@@ -45,7 +48,8 @@ def cluster():
     """A broker with a user for each use, and one that may do nothing."""
     names = [use.task for use in USES] + ["nobody", "once", "undeclared"]
     passwords = {name: secrets.token_urlsafe() for name in names}
-    with KafkaCluster(users=passwords) as running:
+    settings = {"offset.metadata.max.bytes": METADATA_BYTES}
+    with KafkaCluster(users=passwords, settings=settings) as running:
         for topic in ("topic", "letters"):
             config = {"cleanup.policy": "compact"} if topic == "topic" else {}
             running.create_topic(topic, config=config)
@@ -56,6 +60,7 @@ def cluster():
             consumer.assign([TopicPartition("topic", 0)])
             consumer.seek(TopicPartition("topic", 0), 0)
             consumer.commit()
+        process({"bootstrap_servers": servers})
         for use in USES:
             for grant in use.grants:
                 running.grant(use.task, *grant)
@@ -102,6 +107,33 @@ def consume(config):
         consumer.commit()
 
 
+def handling(config):
+    """Guard a consumer whose rejected records are set aside."""
+    return guard(
+        factory=KafkaConsumer,
+        config={**config, "group_id": "group", "auto_offset_reset": "earliest"},
+        policy={
+            "on_reject": "dead_letter",
+            "dead_letter": {"topic": "letters"},
+            "handler": {"reject_on": ["KeyError"]},
+        },
+    )
+
+
+def process(config):
+    """A record whose handler raises is in the dead-letter topic."""
+    with handling(config) as consumer:
+        consumer.assign([TopicPartition("topic", 0)])
+        consumer.seek(TopicPartition("topic", 0), 0)
+        assert consumer.process({}.__getitem__, until_end=True).dead_lettered
+
+
+def handle_letters(config):
+    """The group handles its letters."""
+    with handling(config) as consumer:
+        assert consumer.process(str, letters="letters").processed
+
+
 def lag(config):
     """The group has a lag, and nothing is missing."""
     with guard(KafkaAdminClient(**config)) as admin:
@@ -145,7 +177,10 @@ def test_these_rights_are_enough(cluster, use):
 
 
 def test_rights_of_a_write_exactly_once(cluster):
-    """The rights of the page, and a declared retention instead of the last one."""
+    """The rights of the page, and a declared retention instead of the last one.
+
+    Plan and marker are as long as they can be, and so is what the brokers accept.
+    """
     for user in ("once", "undeclared"):
         for operation, kind, name in (
             ("WRITE", "TOPIC", "topic"),

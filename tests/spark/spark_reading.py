@@ -71,7 +71,7 @@ def committed(cluster, topic, patience=30.0):
         found, ended = [], set()
         end = time.monotonic() + patience
         while len(ended) < len(parts) and time.monotonic() < end:
-            for message in consumer.consume(10_000, 0.5):
+            for message in consumer.consume(10_000, 0.1):
                 if message.error() is None:
                     found.append(message)
                 elif message.error().code() == KafkaError._PARTITION_EOF:

@@ -11,6 +11,8 @@ from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from kafkaguard import errors as e
 from kafkaguard.cli.group import run
+from kafkaguard_adapters.asking.groups import CommittedReader
+from kafkaguard_adapters.spark.once import offsets as offsets_module
 from kafkaguard_adapters.spark.once import transaction as transaction_module
 from kafkaguard_adapters.spark.once.offsets import Home, offsets_for
 from kafkaguard_adapters.spark.once.rules import (
@@ -104,8 +106,8 @@ def test_metadata_of_200_bytes_is_committed(begin, home, offsets, client):
         offsets.look(home, [0], stable=True)
 
 
-def test_killed_between_marker_and_commit(begin, offsets, home):
-    """The next copy finds no marker; readers that wait for it go on."""
+def test_killed_between_marker_and_commit(begin, offsets, home, monkeypatch):
+    """A task waits for the open marker; the next copy ends it, and finds none."""
     killed = begin(0)
     killed.begin()
     killed._producer.produce(home.topic, b"lost", b"k")
@@ -114,6 +116,10 @@ def test_killed_between_marker_and_commit(begin, offsets, home):
     send([home.offset_of(0, marker())], group, 30)
     killed._producer.flush()
     assert offsets.look(home, [0], stable=False)[1] == {}
+    with monkeypatch.context() as patch:
+        patch.setattr(offsets_module, "_LOOK_S", 0.5)
+        with pytest.raises(e.UnstableOffsetCommitError):
+            offsets.look(home, [0], stable=True)
     second = begin(0)
     assert offsets.look(home, [0], stable=True)[1] == {}
     second.begin()
@@ -132,11 +138,11 @@ def test_the_next_driver_ends_what_a_dead_job_left_open(
     dead.begin()
     dead._producer.produce(home.topic, b"lost", b"k", 0)
     dead._producer.flush()
-    Producer({"bootstrap.servers": kafka_cluster.bootstrap_servers}).produce(
-        home.topic, b"behind", b"k", 0
-    )
+    plain = Producer({"bootstrap.servers": kafka_cluster.bootstrap_servers})
+    plain.produce(home.topic, b"behind", b"k", 0)
+    plain.flush()
     offsets.fence([home.id_of(shard) for shard in range(3)], TIMEOUT_S)
-    assert committed_values(kafka_cluster, home.topic) in ([], ["behind"])
+    assert committed_values(kafka_cluster, home.topic) == ["behind"]
 
 
 def test_a_copy_that_comes_late_fences_and_is_fenced(begin, home):
@@ -174,7 +180,8 @@ def test_commit_without_an_answer_is_never_aborted(home, monkeypatch):
     silent = _Silent()
     transaction = Transaction(silent, home, 0)
     transaction.begin()
-    with pytest.raises(e.ClientTimeoutError, match="the next attempt finds out"):
+    text = f"the commit of {home.id_of(0)} got no .*; the next attempt finds out"
+    with pytest.raises(e.ClientTimeoutError, match=text):
         transaction.commit(marker())
     transaction.abort()
     assert "abort_transaction" not in silent.calls
@@ -184,7 +191,7 @@ def test_commit_without_an_answer_is_never_aborted(home, monkeypatch):
 
 
 def test_group_with_members_is_refused(home, offsets, kafka_cluster):
-    """A marker would overwrite the offsets of a group that somebody uses."""
+    """A driver and a task refuse it: a marker would overwrite somebody's offsets."""
     with joining(
         home.topic,
         bootstrap_servers=kafka_cluster.bootstrap_servers,
@@ -192,8 +199,27 @@ def test_group_with_members_is_refused(home, offsets, kafka_cluster):
         consumer_timeout_ms=20_000,
     ) as consumer:
         consumer.poll(2000)
-        with pytest.raises(ForeignError, match="has members"):
-            offsets.look(home, [0], stable=True)
+        for shards in (None, [0]):
+            with pytest.raises(ForeignError, match="has members"):
+                offsets.look(home, shards, stable=shards is not None)
+
+
+def test_group_whose_coordinator_moves_is_read_again(begin, home, offsets, monkeypatch):
+    """Otherwise its state is unknown, as if it had members; the time ends."""
+    begin(0).commit(marker())
+    describe, answers = offsets_module.describe, [{}]
+
+    async def describe_later(*arguments):
+        return answers.pop() if answers else await describe(*arguments)
+
+    monkeypatch.setattr(offsets_module, "describe", describe_later)
+    assert list(offsets.look(home, [0], stable=True)[1]) == [0]
+    assert answers == []
+    answers += [{}] * 100
+    monkeypatch.setattr(offsets_module, "_LOOK_S", 0.5)
+    with pytest.raises(e.ClientTimeoutError):
+        offsets.look(home, [0], stable=True)
+    assert answers
 
 
 def test_markers_of_another_topic_are_refused(begin, home, offsets, kafka_cluster):
@@ -215,14 +241,22 @@ def test_a_topic_of_markers_must_exist(offsets):
         offsets.count_partitions("no-such-topic-of-markers")
 
 
-def test_a_thousand_shards_are_looked_up_at_once(begin, client, home, offsets):
-    """The driver's look takes at most 2 s, one OffsetFetch for each coordinator."""
+def test_a_thousand_shards_are_looked_up_at_once(begin, home, offsets, monkeypatch):
+    """At most 2 s: one OffsetFetch for the plan, and one for all other groups."""
     begin(None).commit(plan(shards=1000))
     begin(999).commit(marker())
     offsets.look(home, None, stable=False)
+    fetched, fetch = [], CommittedReader._fetch
+
+    def count(self, request, coordinator):
+        fetched.append(len(request.groups))
+        return fetch(self, request, coordinator)
+
+    monkeypatch.setattr(CommittedReader, "_fetch", count)
     began = time.monotonic()
     found, markers, _ = offsets.look(home, None, stable=False)
     assert time.monotonic() - began < 2
+    assert fetched == [2, 333]
     assert missing_of(7, markers, range(found.shards)) == list(range(999))
 
 
@@ -278,18 +312,23 @@ def test_accept_shards(call, begin, offsets, home):
     code, printed = call("accept", home.name, "--batch", "7", "--shard", "9")
     assert code == 2
     assert "no shard 9; there are 4" in printed.err
+    assert call("accept", home.name)[0] == 2  # the batch is never guessed
+    code, printed = call("accept", home.name, "--batch", "6")
+    assert code == 2
+    assert "batch 7 was written after batch 6" in printed.err
 
 
 def test_accept_without_a_plan(call, offsets, home):
     """If all is deleted, the caller says where markers are, and how many shards."""
-    code, printed = call("accept", home.name)
+    arguments = ["accept", home.name, "--batch", "0"]
+    code, printed = call(*arguments)
     assert code == 2
     assert "--marker-topic" in printed.err
-    code, printed = call("accept", home.name, "--marker-topic", home.topic)
+    arguments += ["--marker-topic", home.topic]
+    code, printed = call(*arguments)
     assert code == 2
     assert "--shards" in printed.err
-    arguments = ["--marker-topic", home.topic, "--shards", "2", "--json"]
-    code, printed = call("accept", home.name, *arguments)
+    code, printed = call(*arguments, "--shards", "2", "--json")
     assert code == 0
     assert json.loads(printed.out)["shards"] == 2
     assert sorted(offsets.look(home, [0, 1], stable=True)[1]) == [0, 1]

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from confluent_kafka.admin import AdminClient
 from pyspark import TaskContext
 from pyspark.sql import functions as F  # noqa: N812 - as everyone calls it
 
@@ -23,6 +22,7 @@ from kafkaguard.cli.group import run as run_command
 from kafkaguard_adapters.spark.driver import once
 from kafkaguard_adapters.spark.driver.once import read_once, write_once
 from kafkaguard_adapters.spark.executor.once_task import OnceTask
+from kafkaguard_adapters.spark.once.transaction import open_producer
 from kafkaguard_adapters.spark.pipeline.file import load_pipeline
 from kafkaguard_adapters.spark.pipeline.run import plan
 from kafkaguard_adapters.spark.pipeline.run import run as run_pipeline
@@ -33,6 +33,7 @@ from tests.spark.spark_reading import committed, committed_values, letters_to, w
 pytestmark = pytest.mark.xdist_group("spark")
 ROWS = 1000
 SHARDS = 2
+DAY = 86_400
 TEXTS = [str(number) for number in range(ROWS)]
 
 
@@ -78,6 +79,7 @@ def test_a_repeated_job_writes_nothing_again(write, rows, kafka_cluster, kafka_t
     assert (first.read, first.delivered, first.replayed) == (ROWS, ROWS, (0, 0))
     assert (first.maybe_twice, first.appended) == (0, None)
     assert 0 < first.longest_transaction < 900
+    assert first.valid_until == pytest.approx(time.time() + 0.9 * 7 * DAY, abs=60)
     again = write(rows, anew=True)
     assert (again.delivered, again.replayed) == (ROWS, (SHARDS, ROWS))
     assert again.valid_until == pytest.approx(first.valid_until, abs=2)
@@ -86,18 +88,41 @@ def test_a_repeated_job_writes_nothing_again(write, rows, kafka_cluster, kafka_t
 
 
 def test_a_replay_with_other_tasks_has_the_same_shards(
-    spark, write, rows, kafka_cluster, kafka_topic
+    spark, write, rows, tmp_path, kafka_cluster, kafka_topic
 ):
-    """The number of files, cores and shuffle partitions does not matter."""
-    write(rows, batch=0)
-    spark.conf.set("spark.sql.shuffle.partitions", "7")
+    """Other numbers of files, cores and shuffle partitions, and plans that adapt."""
+    header = F.expr("struct('h' as key, cast(value as binary) as value)")
+    full = rows.withColumn("headers", F.array(header))
+    full = full.withColumn(
+        "timestamp", F.timestamp_seconds(F.col("key").cast("int") + 1)
+    )
+    write(full, batch=0)
+    full.repartition(5).write.parquet(str(tmp_path / "files"))
+    settings = {
+        "spark.sql.adaptive.enabled": "true",
+        "spark.sql.adaptive.coalescePartitions.parallelismFirst": "false",
+        "spark.sql.files.maxPartitionBytes": "4096",
+        "spark.sql.shuffle.partitions": "7",
+    }
+    before = {key: spark.conf.get(key) for key in settings}
     try:
-        other = rows.repartition(5).orderBy(F.desc("value"))
+        for key, value in settings.items():
+            spark.conf.set(key, value)
+        other = spark.read.parquet(str(tmp_path / "files"))
+        assert other.rdd.getNumPartitions() > 2
         again = write(other, batch=0, anew=True)
     finally:
-        spark.conf.set("spark.sql.shuffle.partitions", "2")
+        for key, value in before.items():
+            spark.conf.set(key, value)
     assert again.replayed == (SHARDS, ROWS)
     assert landed(kafka_cluster, kafka_topic) == TEXTS
+
+
+def test_null_values_are_part_of_a_digest(spark):
+    """A null key and a null value are different rows, although hashes skip nulls."""
+    rows = spark.sql("select * from values ('a', null), (null, 'a') as t (key, value)")
+    found = rows.select(*once._digests(rows.columns)).collect()
+    assert not set(found[0]) & set(found[1])
 
 
 class LosesMapOutput(OnceTask):
@@ -126,7 +151,12 @@ class LosesMapOutput(OnceTask):
 def test_lost_map_output_is_no_end_of_a_shard(
     spark, write, kafka_cluster, kafka_topic, monkeypatch
 ):
-    """PySpark shows the task fewer rows and no error; Spark computes them again."""
+    """PySpark shows the task fewer rows and no error; Spark computes them again.
+
+    Spark compares their checksums, which do not depend on the order of the rows.
+    """
+    checksum = "spark.sql.shuffle.orderIndependentChecksum.enabled"
+    assert spark.conf.get(checksum, "true") == "true"
     count, size = 20_000, "50"
     number = F.col("id").cast("string")
     large = F.sha2(number, 512)  # a shard is larger than what Spark reads ahead
@@ -149,33 +179,50 @@ def test_lost_map_output_is_no_end_of_a_shard(
     assert sorted(int(each.split()[0]) for each in values) == list(range(count))
 
 
-class PausedTask(OnceTask):
-    """A task whose process is stopped for 16 s once, with its transaction open."""
+class DisturbedTask(OnceTask):
+    """A task whose first attempt loses its transaction behind the first batch."""
 
     def __call__(self, batches):
         """Write the shard."""
         context = TaskContext.get()
         if context.partitionId() == 0 and context.attemptNumber() == 0:
-            batches = self.pause(batches)
+            batches = self.disturb_once(batches)
         return super().__call__(batches)
 
-    @staticmethod
-    def pause(batches):
-        """Stop this process behind the first batch; another one lets it go on."""
+    def disturb_once(self, batches):
+        """Wait until the broker knows of the transaction, and disturb it."""
         for number, batch in enumerate(batches):
             if number == 1:
-                time.sleep(1)  # the broker knows of the transaction now
-                pid = os.getpid()
-                subprocess.Popen(["sh", "-c", f"sleep 16; kill -CONT {pid}"])
-                os.kill(pid, signal.SIGSTOP)
+                time.sleep(1)
+                self.disturb()
             yield batch
 
 
-def test_pause_that_outlasts_the_transaction(
-    spark, write, rows, kafka_cluster, kafka_topic, monkeypatch
+class PausedTask(DisturbedTask):
+    """Its process is stopped for 16 s, longer than brokers leave it open."""
+
+    def disturb(self):
+        """Stop this process; another one lets it go on."""
+        pid = os.getpid()
+        subprocess.Popen(["sh", "-c", f"sleep 16; kill -CONT {pid}"])
+        os.kill(pid, signal.SIGSTOP)
+
+
+class FencedTask(DisturbedTask):
+    """A copy of an earlier batch's task comes late, and takes over the id."""
+
+    def disturb(self):
+        """Do what that copy does: it reads the plan then, and ends."""
+        home = self.ticket.home
+        open_producer(self.settings.client, home, 0, self.ticket.timeout).init()
+
+
+@pytest.mark.parametrize("task", [PausedTask, FencedTask])
+def test_task_that_loses_its_transaction_is_tried_once_more(
+    spark, write, rows, kafka_cluster, kafka_topic, monkeypatch, task
 ):
-    """The broker aborts after 3 s; the task fails, and its next attempt writes."""
-    monkeypatch.setattr(once, "OnceTask", PausedTask)
+    """The broker aborts it after 3 s, or fences it; the next attempt writes."""
+    monkeypatch.setattr(once, "OnceTask", task)
     batch_size = "spark.sql.execution.arrow.maxRecordsPerBatch"
     limits = {"transaction.timeout.ms": "3000", "delivery.timeout.ms": "2500"}
     spark.conf.set(batch_size, "100")
@@ -188,11 +235,12 @@ def test_pause_that_outlasts_the_transaction(
 
 
 def test_batches_follow_each_other(write, rows, kafka_cluster, kafka_topic):
-    """Also an empty one; the first number of shards stays."""
-    halves = [rows.where("cast(value as int) < 500"), rows.where("false")]
-    halves.append(rows.where("cast(value as int) >= 500"))
-    reports = [write(each, batch=n) for n, each in enumerate(halves)]
-    assert [report.read for report in reports] == [500, 0, 500]
+    """Also an empty one, and one whose row leaves other shards empty."""
+    one, rest = rows.where("value = '7'"), rows.where("value <> '7'")
+    assert write(one, batch=0).read == 1
+    assert write(one, batch=0, anew=True).replayed == (SHARDS, 1)
+    assert write(rows.where("false"), batch=1).read == 0
+    assert write(rest, batch=2).read == ROWS - 1
     assert landed(kafka_cluster, kafka_topic) == TEXTS
 
 
@@ -222,9 +270,10 @@ def test_other_rows_are_refused_and_settled(
     with pytest.raises(e.ClientConfigurationError, match="rows differ") as refused:
         write(fewer, anew=True)
     assert str(refused.value).count("(digest ") == 2
-    assert f"kafkaguard once show {name}" in str(refused.value)
+    accept = ["once", "accept", name, "--batch", "0"]
+    assert f"`kafkaguard {' '.join(accept)}`" in str(refused.value)
     servers = ["-b", kafka_cluster.bootstrap_servers]
-    assert run_command(["once", "accept", name, *servers]) == 0
+    assert run_command([*accept, *servers]) == 0
     assert write(fewer, anew=True).replayed == (SHARDS, ROWS - 1)
     assert landed(kafka_cluster, kafka_topic) == TEXTS
     assert run_command(["once", "forget", name, *servers]) == 0
@@ -238,8 +287,9 @@ def test_one_shard_is_written_after_another_was_accepted(
 ):
     """A batch that was written in part is completed."""
     servers = ["-b", kafka_cluster.bootstrap_servers]
-    settle = ["once", "accept", name, "--shard", "0", "--shards", str(SHARDS)]
-    code = run_command([*settle, "--marker-topic", kafka_topic, *servers])
+    settle = ["once", "accept", name, "--batch", "0", "--shard", "0"]
+    topic = ["--shards", str(SHARDS), "--marker-topic", kafka_topic]
+    code = run_command([*settle, *topic, *servers])
     assert code == 0
     report = write(rows)
     assert report.replayed[0] == 1
@@ -252,6 +302,14 @@ def test_one_shard_is_written_after_another_was_accepted(
 
 def _random(frame):
     return frame.withColumn("value", F.rand().cast("string"))
+
+
+def _uuid(frame):
+    return frame.withColumn("value", F.expr("uuid()"))
+
+
+def _numbered(frame):
+    return frame.withColumn("key", F.monotonically_increasing_id().cast("string"))
 
 
 def _subquery(frame):
@@ -268,6 +326,8 @@ def _now(frame):
     ("change", "text"),
     [
         (_random, "not deterministic"),
+        (_uuid, "not deterministic"),
+        (_numbered, "not deterministic"),
         (_subquery, "not deterministic"),
         (_now, "current_timestamp"),
     ],
@@ -280,8 +340,18 @@ def test_rows_that_a_replay_would_change_are_refused(write, rows, change, text):
 
 def test_speculation_is_refused(spark, write, rows, monkeypatch):
     """Two copies of a task would fence each other."""
-    monkeypatch.setattr(type(spark.conf), "get", lambda *_: "true")
+    monkeypatch.setattr(type(spark.conf), "get", lambda *_: "TRUE")
     with pytest.raises(e.ClientConfigurationError, match="speculation"):
+        write(rows)
+
+
+def test_other_number_of_tasks_is_refused(write, rows, monkeypatch):
+    """Rows of a shard would stand in another one's transaction."""
+    real = once.plan_write
+    monkeypatch.setattr(
+        once, "plan_write", lambda *some, **more: real(*some, **more).coalesce(1)
+    )
+    with pytest.raises(e.ClientConfigurationError, match="1 tasks for 2 shards"):
         write(rows)
 
 
@@ -338,7 +408,7 @@ def test_column_topic_needs_a_marker_topic(write, rows, kafka_cluster, name):
 
 
 def test_sinks_without_a_shuffle_refuse(spark, rows, kafka_cluster, kafka_topic):
-    """The data source and Spark's own sink say what to use."""
+    """The data source and Spark's own sink say what to use; no batch is continuous."""
     kafkaguard.spark.register(spark)
     writer = rows.write.format("kafkaguard").mode("append").option("exactly_once", "x")
     with pytest.raises(Exception, match=r"use kafkaguard\.spark\.write") as failed:
@@ -348,6 +418,15 @@ def test_sinks_without_a_shuffle_refuse(spark, rows, kafka_cluster, kafka_topic)
     )
     with pytest.raises(e.ClientConfigurationError, match="no transactions"):
         kafkaguard.spark.guard_sink(rows, kafka_topic, exactly_once="x")
+    function = kafkaguard.spark.foreach_batch(
+        kafka_topic,
+        bootstrap_servers=kafka_cluster.bootstrap_servers,
+        exactly_once="x",
+    )
+    rate = spark.readStream.format("rate").load().selectExpr("'v' as value")
+    writer = rate.writeStream.foreachBatch(function).trigger(continuous="1 second")
+    with pytest.raises(Exception, match="continuous"):
+        writer.start()
 
 
 # --- what brokers refuse --------------------------------------------------------------
@@ -407,11 +486,14 @@ def test_refused_row_is_named_by_sending_each_alone(
 
 
 def test_refused_row_fails_the_job_without_a_policy(write, rows, kafka_cluster):
-    """Nothing of the batch is seen by readers of committed records."""
+    """Nothing of the batch is seen by readers of committed records; a note says so."""
     topic = kafka_cluster.create_topic(config={"cleanup.policy": "compact"})
     holed = rows.withColumn("key", F.when(F.col("key") != "7", F.col("key")))
-    with pytest.raises(e.InvalidRecordKeyError):
+    with pytest.raises(e.InvalidRecordKeyError) as failed:
         write(holed, topic=topic)
+    [note] = failed.value.__notes__
+    assert note.startswith("of batch 0, 0 of 2 shards are written")
+    assert note.endswith("the shards [0, 1]")
     assert committed_values(kafka_cluster, topic) == []
 
 
@@ -420,27 +502,28 @@ def test_refused_row_fails_the_job_without_a_policy(write, rows, kafka_cluster):
 
 @pytest.fixture
 def stream(spark, rows, tmp_path):
-    """A stream of 1,000 rows in two micro-batches."""
+    """A stream of 1,000 rows in two micro-batches, with the time of each batch."""
     folder = tmp_path / "input"
     rows.write.parquet(str(folder))
     reader = spark.readStream.schema("key string, value string")
-    return reader.option("maxFilesPerTrigger", 1).parquet(str(folder))
+    files = reader.option("maxFilesPerTrigger", 1).parquet(str(folder))
+    return files.withColumn("timestamp", F.current_timestamp())
 
 
 @pytest.fixture
 def run(stream, tmp_path, kafka_cluster, kafka_topic, name):
     """Run the stream to its end, as a new process would; return the reports."""
 
-    def run(function=None, **options):
-        once._drivers.clear()
+    def run(function=None, *, anew=True, exactly_once=name):
+        if anew:
+            once._drivers.clear()
         reports = []
         function = function or kafkaguard.spark.foreach_batch(
             kafka_topic,
             bootstrap_servers=kafka_cluster.bootstrap_servers,
             partitions=SHARDS,
-            exactly_once=name,
+            exactly_once=exactly_once,
             on_report=lambda report, _: reports.append(report),
-            **options,
         )
         writer = stream.writeStream.foreachBatch(function)
         writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
@@ -463,7 +546,7 @@ def _undo(folder, *batches, planned=False):
 
 
 def test_stream_repeats_its_last_batch(run, tmp_path, kafka_cluster, kafka_topic):
-    """After the driver died, the batch is compared and skipped."""
+    """After the driver died, the batch is compared and skipped; its time is the same."""
     assert [report.replayed for report in run()] == [(0, 0), (0, 0)]
     _undo(tmp_path, 1)
     [report] = run()
@@ -498,16 +581,25 @@ def test_new_checkpoint_is_another_query(run, tmp_path):
         run()
 
 
-def test_lost_markers_are_a_decision(run, tmp_path, kafka_cluster, name):
-    """A topic made anew takes plan and markers with it."""
-    run()
-    groups = [f"kafkaguard.once.{name}{end}" for end in ("", ".plan")]
-    admin = AdminClient({"bootstrap.servers": kafka_cluster.bootstrap_servers})
-    for future in admin.delete_consumer_groups(groups).values():
-        future.result(30)
+def test_lost_markers_are_a_decision(
+    run, tmp_path, kafka_cluster, kafka_topic, name, capsys
+):
+    """A topic made anew takes plan and markers with it; ``accept`` goes on."""
+    topic = kafka_cluster.create_topic(partitions=SHARDS)
+    given = {"name": name, "marker_topic": topic}
+    run(exactly_once=given)
+    kafka_cluster.delete_topic(topic)
+    kafka_cluster.create_topic(topic, partitions=SHARDS)
     _undo(tmp_path, 1)
     with pytest.raises(Exception, match="the batch before batch 1 has no plan"):
-        run()
+        run(exactly_once=given)
+    settle = ["once", "accept", name, "--batch", "1", "--shards", str(SHARDS)]
+    servers = ["-b", kafka_cluster.bootstrap_servers]
+    assert run_command([*settle, "--marker-topic", topic, *servers]) == 0
+    [report] = run(exactly_once=given)
+    assert report.replayed[0] == SHARDS
+    assert landed(kafka_cluster, kafka_topic) == TEXTS
+    capsys.readouterr()
 
 
 def test_write_inside_foreach_batch_needs_its_number(run, write):
@@ -517,24 +609,27 @@ def test_write_inside_foreach_batch_needs_its_number(run, write):
 
 
 def test_write_inside_foreach_batch(run, write, tmp_path, kafka_cluster, kafka_topic):
-    """A function that fails after its write repeats the batch, and not the rows."""
+    """A second write of the batch fails it; the repeated batch writes nothing again."""
 
-    def fail_once(batch, batch_id):
+    def write_twice_once(batch, batch_id):
         write(batch, batch=batch_id)
         if not (tmp_path / "failed").exists():
             (tmp_path / "failed").touch()
-            raise ValueError("later")
+            write(batch, batch=batch_id)
 
-    with pytest.raises(Exception, match="later"):
-        run(fail_once)
-    run(fail_once)
+    with pytest.raises(Exception, match="give each write its own name"):
+        run(write_twice_once)
+    run(write_twice_once, anew=False)
     assert landed(kafka_cluster, kafka_topic) == TEXTS
 
 
 def test_pipeline_file_for_a_daily_job(
     spark, rows, tmp_path, name, kafka_cluster, kafka_topic, monkeypatch
 ):
-    """The variable makes a name for each day; a second run of a day writes nothing."""
+    """The variable makes a name for each day; a second run of a day writes nothing.
+
+    A stream takes the name, too.
+    """
     rows.write.parquet(str(tmp_path / "input"))
     file = tmp_path / "pipeline.yaml"
     sink = {
@@ -554,18 +649,32 @@ def test_pipeline_file_for_a_daily_job(
         frame = plan(spark, pipeline)
         reports.append(run_pipeline(frame, pipeline, lambda *_: None))
     assert [report.replayed[0] for report in reports] == [0, 0, SHARDS]
-    assert len(landed(kafka_cluster, kafka_topic)) == 2 * ROWS
+    source["columns"] = "key string, value string"
+    content = {"source": source, "select": select, "sink": sink}
+    file.write_text(yaml.safe_dump(content | {"stream": {"checkpoint": "checkpoint"}}))
+    monkeypatch.setenv("DATE", "stream")
+    pipeline = load_pipeline(file)
+    report = run_pipeline(plan(spark, pipeline), pipeline, lambda *_: None)
+    assert (report.delivered, report.maybe_twice) == (ROWS, 0)
+    assert len(landed(kafka_cluster, kafka_topic)) == 3 * ROWS
 
 
-def test_stream_without_a_checkpoint_is_refused(
-    stream, name, kafka_cluster, kafka_topic
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (lambda rows: rows, "give it a checkpointLocation"),
+        (_random, "not deterministic"),
+    ],
+)
+def test_stream_that_cannot_be_repeated_is_refused(
+    stream, name, kafka_cluster, kafka_topic, change, text
 ):
-    """Spark's temporary checkpoint repeats nothing."""
+    """Spark's temporary checkpoint repeats nothing; a random row is another one."""
     function = kafkaguard.spark.foreach_batch(
         kafka_topic,
         bootstrap_servers=kafka_cluster.bootstrap_servers,
         exactly_once=name,
     )
-    query = stream.writeStream.foreachBatch(function).trigger(availableNow=True).start()
-    with pytest.raises(Exception, match="give it a checkpointLocation"):
-        query.awaitTermination(120)
+    writer = change(stream).writeStream.foreachBatch(function)
+    with pytest.raises(Exception, match=text):
+        writer.trigger(availableNow=True).start().awaitTermination(120)

@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
     from kafkaguard_adapters.spark.once.rules import Marker, Step
 
-_NO_NAME = 1
 #: Seconds after which brokers abort a transaction of a command.
 _TIMEOUT_S = 60.0
 _TOPIC = click.option(
@@ -87,12 +86,17 @@ def show(
         say(f"{name}: no plan and no marker is left", err=True)
     else:
         _print(home, plan, markers)
-    ctx.exit(0 if home else _NO_NAME)
+    ctx.exit(0 if home else 1)
 
 
 @once.command()
 @_options
-@click.option("--batch", type=AMOUNT, default=0, help="The batch. Default: 0.")
+@click.option(
+    "--batch",
+    type=AMOUNT,
+    required=True,
+    help="The batch; 0 of a job that is no stream.",
+)
 @click.option(
     "--shard",
     "chosen",
@@ -168,10 +172,9 @@ def _settle(
     if home is None:
         raise Problem(f"{name}: no plan and no marker is left: give --marker-topic")
     now, (batch, shards, chosen) = int(time.time()), what
-    run = uuid4().hex[:16]
-    wish = Plan(run, ANY, batch, shards, home.width, ANY, now, now)
-    maker = _Maker(client, offsets, home)
-    plan: Plan = _ask(partial(play, settle(wish, chosen), maker.make))
+    wish = Plan(uuid4().hex[:16], ANY, batch, shards, home.width, ANY, now, now)
+    make = _Maker(client, offsets, home).make
+    plan: Plan = _ask(partial(play, settle(wish, chosen), make))
     return plan
 
 

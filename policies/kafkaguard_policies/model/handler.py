@@ -33,8 +33,9 @@ class Handler(Part):
     ``none``): only ``max_attempts`` counts."""
     retry_on: _Names = ()
     """Classes of exceptions, as ``OperationalError`` or
-    ``sqlalchemy.exc.OperationalError``, after which a record is tried again. All others
-    are tried again too, but for those that are rejected."""
+    ``sqlalchemy.exc.OperationalError``, after which a record is tried again. So is any
+    other, unless it is rejected: a name here saves a class from the name of its base
+    class in ``reject_on``."""
     reject_on: _Names = ()
     """Classes of exceptions after which a record is rejected at once. Always, unless
     another name is more specific: ``TypeError``, ``AttributeError``, pydantic's

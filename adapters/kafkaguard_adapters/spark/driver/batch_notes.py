@@ -271,12 +271,12 @@ def running_query(frame: DataFrame) -> str | None:
     return query
 
 
-def checkpoint_of(batch: DataFrame) -> str | None:
-    """Find the checkpoint of the stream that a micro-batch is from.
+def execution_of(batch: DataFrame) -> Any:
+    """Find Spark's execution of the stream that a micro-batch is from.
 
     Returns:
-        The checkpoint's address; None: the DataFrame is not of a stream, or Spark does
-        not expose it (Connect).
+        The Java object; None: the DataFrame is not of a stream, or Spark does not
+        expose it (Connect).
     """
     session: Any = batch.sparkSession
     query = running_query(batch)
@@ -285,6 +285,11 @@ def checkpoint_of(batch: DataFrame) -> str | None:
     # The session of a micro-batch has no list of queries; the shared state has.
     shared = session._jsparkSession.sharedState()  # noqa: SLF001 - Spark has no public name for it
     key = session._jvm.java.util.UUID.fromString(query)  # noqa: SLF001 - likewise
-    running = shared.activeStreamingQueries().get(key)
+    return shared.activeStreamingQueries().get(key)
+
+
+def checkpoint_of(batch: DataFrame) -> str | None:
+    """Find the checkpoint of the stream that a micro-batch is from; None: unknown."""
+    running = execution_of(batch)
     root: str | None = None if running is None else running.resolvedCheckpointRoot()
     return root

@@ -21,9 +21,9 @@ from kafkaguard_adapters.spark.driver.batch_notes import (
     Notes,
     age_of,
     checkpoint_of,
+    execution_of,
     is_temporary,
     query_of,
-    running_query,
 )
 from kafkaguard_adapters.spark.driver.counting import make_report
 from kafkaguard_adapters.spark.driver.job import collect
@@ -38,6 +38,7 @@ from kafkaguard_adapters.spark.once.offsets import Home, offsets_for
 from kafkaguard_adapters.spark.once.rules import (
     NO_QUERY,
     SETTING,
+    SURE,
     ForeignError,
     History,
     Plan,
@@ -45,7 +46,6 @@ from kafkaguard_adapters.spark.once.rules import (
     missing_of,
     plan_batch,
     play,
-    sure_s,
 )
 from kafkaguard_adapters.spark.once.transaction import open_producer
 from kafkaguard_adapters.spark.report import TaskCounts, add_up
@@ -156,23 +156,28 @@ def write_once(
     """
     started = time.time()
     columns = check_columns(df.schema, settings)
-    query = running_query(df)
-    if query is not None and batch is None:
+    stream = execution_of(df)
+    if stream is not None and batch is None:
         raise _error("inside foreachBatch, write needs batch=batch_id")
     checkpoint = checkpoint or checkpoint_of(df)
-    is_stream = checkpoint is not None
-    _check_session(df, is_stream=is_stream)
-    if checkpoint is not None:
-        query = _find_query(checkpoint)
+    _check_session(df, stream, is_stream=checkpoint is not None)
+    query = NO_QUERY if checkpoint is None else _find_query(checkpoint)
     batch = batch or 0
     driver = _driver_for(settings, once)
-    attempt = _attempt_of(df), batch
+    attempt = (stream and stream.runId().toString()), batch
     driver.check_second(attempt)
     shards = partitions or count_tasks(settings, topics)
-    content = _hash(settings.topic, df.select(*columns).schema.simpleString())
+    content = settings.topic, df.select(*columns).schema.simpleString()
     now = int(started)
     wish = Plan(
-        driver.run, query or NO_QUERY, batch, shards, driver.width, content, now, now
+        driver.run,
+        query,
+        batch,
+        shards,
+        driver.width,
+        hashlib.sha256(repr(content).encode()).hexdigest()[:16],
+        now,
+        now,
     )
     plan = driver.plan(wish, checkpoint)
     frame = plan_write(
@@ -184,43 +189,33 @@ def write_once(
     counts = add_up(TaskCounts.from_json(row.counts) for row in rows)
     if counts.read and len(rows) != plan.shards:
         raise driver.home.refuse(
-            RefusedError(f"Spark ran {len(rows)} tasks for {plan.shards} shards")
+            RefusedError(f"Spark ran {len(rows)} tasks for {plan.shards} shards"),
+            batch,
         )
-    driver.done.add(attempt)
+    driver.done = attempt
     replayed = [row for row in rows if row.replayed]
     longest = max((row.seconds for row in rows), default=0.0)
     report = make_report(settings, counts, None)
-    warnings = (*report.warnings, *driver.find_warnings(plan, partitions, longest))
     return replace(
         report,
         seconds=time.time() - started,
-        warnings=warnings,
+        warnings=(
+            *report.warnings,
+            *driver.find_warnings(plan, partitions, longest),
+        ),
         replayed=(
             len(replayed),
             sum(TaskCounts.from_json(row.counts).read for row in replayed),
         ),
-        valid_until=plan.first + sure_s(driver.retention),
+        valid_until=plan.first + driver.retention * SURE,
         longest_transaction=longest,
     )
-
-
-def _hash(*values: object) -> str:
-    return hashlib.sha256(repr(values).encode()).hexdigest()[:16]
 
 
 def _digests(columns: Sequence[str]) -> list[Column]:
     """Return two hashes of a row; the numbers tell null values apart by position."""
     numbered = [each for n, name in enumerate(columns) for each in (F.lit(n), name)]
     return [F.xxhash64(F.lit(name), *numbered).alias(name) for name in DIGESTS]
-
-
-def _attempt_of(df: DataFrame) -> str | None:
-    """Return the run of the stream that this thread handles a batch of, or None."""
-    session: Any = df.sparkSession
-    if running_query(df) is None:
-        return None
-    group: str | None = session.sparkContext.getLocalProperty("spark.jobGroup.id")
-    return group
 
 
 def _find_query(checkpoint: str) -> str:
@@ -232,7 +227,7 @@ def _find_query(checkpoint: str) -> str:
     return query
 
 
-def _check_session(df: DataFrame, *, is_stream: bool) -> None:
+def _check_session(df: DataFrame, stream: Any, *, is_stream: bool) -> None:
     """Check that a replay has the same rows, as far as Spark shows it.
 
     Raises:
@@ -240,7 +235,7 @@ def _check_session(df: DataFrame, *, is_stream: bool) -> None:
             plan has an expression that is not deterministic.
     """
     session: Any = df.sparkSession
-    if session.conf.get("spark.speculation", "false") == "true":
+    if session.conf.get("spark.speculation", "false").lower() == "true":
         raise _error(
             "two copies of a task would fence each other: turn speculation off"
         )
@@ -248,7 +243,9 @@ def _check_session(df: DataFrame, *, is_stream: bool) -> None:
     if java is None:
         return
     analyzed = java.queryExecution().analyzed()
-    if not analyzed.deterministic():
+    # The plan of a micro-batch begins with what the stream's own plan has made.
+    plans = analyzed, stream and stream.logicalPlan()
+    if not all(plan.deterministic() for plan in plans if plan):
         raise _error(
             "the DataFrame has an expression that is not deterministic (such as rand, "
             "uuid or monotonically_increasing_id): a replay would have other rows. "
@@ -271,7 +268,7 @@ class Driver:
 
     Attributes:
         run: The run of this driver; tasks of other runs end.
-        done: The runs of streams, and batches, that this driver has written.
+        done: The run of the stream, and the batch, that this driver has written last.
         used: When a write has used it last, by the monotonic clock.
         retention: How long brokers keep offsets, in seconds.
         home: Where plan and markers are.
@@ -279,7 +276,7 @@ class Driver:
 
     def __init__(self, settings: SinkSettings, once: Once) -> None:
         self.run = uuid4().hex[:16]
-        self.done: set[tuple[str | None, int]] = set()
+        self.done: tuple[str | None, int] | None = None
         self.used = time.monotonic()
         self._offsets = offsets_for(settings.client)
         assert once.marker_topic is not None
@@ -304,7 +301,7 @@ class Driver:
         Raises:
             ClientConfigurationError: It is.
         """
-        if attempt in self.done:
+        if attempt == self.done:
             raise _error(
                 f"batch {attempt[1]} of {self.home.name!r} was written in this process "
                 "already: give each write its own name"
@@ -325,7 +322,7 @@ class Driver:
         try:
             plan = play(flow, partial(self._make, note=note))
         except (ForeignError, RefusedError) as error:
-            raise self._drop(self.home.refuse(error)) from None
+            raise self._drop(self.home.refuse(error, wish.batch)) from None
         except KafkaGuardError as error:
             raise self._drop(error) from error.__cause__
         self.home = self.home._replace(width=plan.width)
@@ -368,9 +365,8 @@ class Driver:
             markers = self._look()[1]
         except (ForeignError, KafkaGuardError):
             return f"which shards of batch {plan.batch} are written is not known"
-        shards = range(plan.shards)
-        missing = missing_of(plan.batch, markers, shards)
-        text = f"of batch {plan.batch}, {len(shards) - len(missing)} of {len(shards)}"
+        missing = missing_of(plan.batch, markers, range(plan.shards))
+        text = f"of batch {plan.batch}, {plan.shards - len(missing)} of {plan.shards}"
         if not missing:
             return f"{text} shards are written"
         return (

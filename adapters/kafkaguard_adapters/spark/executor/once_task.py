@@ -8,7 +8,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kafkaguard._delivery.dead_letters import reason_of
-from kafkaguard._errors import ProducerFencedError, TransactionAbortableError, for_code
+from kafkaguard._errors import (
+    KafkaGuardError,
+    ProducerFencedError,
+    TransactionAbortableError,
+    for_code,
+)
 from kafkaguard._errors.base import Action
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.spark.executor.delivery import WINDOW_RECORDS, Delivery
@@ -37,7 +42,6 @@ from kafkaguard_adapters.spark.topics import look_up
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from kafkaguard._errors import KafkaGuardError
     from kafkaguard_adapters.spark.executor.arrow import Columns, SinkRecord
     from kafkaguard_adapters.spark.once.offsets import Home
     from kafkaguard_adapters.spark.once.rules import Marker, Plan, Step
@@ -47,7 +51,7 @@ if TYPE_CHECKING:
 #: The columns with the two hashes of a row.
 DIGESTS = ("_kafkaguard_digest_a", "_kafkaguard_digest_b")
 #: The schema of the row that a :class:`OnceTask` returns.
-SHARD_SCHEMA = "counts string, shard int, replayed boolean, seconds double"
+SHARD_SCHEMA = "counts string, replayed boolean, seconds double"
 
 
 @dataclass(frozen=True)
@@ -94,15 +98,13 @@ class OnceTask:
             is_new = shard.write(batches)
         counts = shard.counts
         counts.attempt = attempt
-        row = {
-            "counts": counts.to_json(),
-            "shard": context.partitionId(),
-            "replayed": not is_new,
-            "seconds": shard.seconds,
-        }
-        arrays = [pa.array([value]) for value in row.values()]
-        arrays[1] = arrays[1].cast(pa.int32())
-        yield pa.record_batch(arrays, names=list(row))
+        yield pa.record_batch(
+            {
+                "counts": [counts.to_json()],
+                "replayed": [not is_new],
+                "seconds": [shard.seconds],
+            }
+        )
 
 
 @dataclass
@@ -189,7 +191,7 @@ class Shard:
             text = f"{ticket.home.id_of(self._shard)}: {error}"
             raise errors.make(ProducerFencedError, text, api="EndTxn") from None
         except (ForeignError, RefusedError) as error:
-            raise ticket.home.refuse(error) from None
+            raise ticket.home.refuse(error, ticket.batch) from None
         finally:
             self._transaction.abort()
 
@@ -203,9 +205,12 @@ class Shard:
     def _send(self, _: Step) -> tuple[int, str]:
         digest = _Digest()
         self._transaction.begin()
-        for batch in digest.count(self._batches):
-            self._delivery.send(batch)
-        self._delivery.end_window()
+        try:
+            for batch in digest.count(self._batches):
+                self._delivery.send(batch)
+            self._delivery.end_window()
+        except KafkaGuardError as error:
+            raise self._transaction.cause_of(error) from error
         self.counts = self._delivery.counts
         return digest.answer
 
@@ -282,8 +287,9 @@ class _ShardDelivery(Delivery):
         cause = causes[next(iter(rejected.values()), failed[0][0].code())]
         if not rejected or self._settings.on_reject(cause) == "raise":
             return cause
-        is_named = self._is_alone or len(rejected) == 1
-        remember_rows(self._context, rejected if is_named else {})
+        remember_rows(
+            self._context, rejected if self._is_alone or len(rejected) == 1 else {}
+        )
         return errors.make(
             TransactionAbortableError,
             f"the broker refused records ({cause.name}), so the transaction was "

@@ -37,7 +37,7 @@ from kafkaguard_adapters.wire.cluster import Cluster
 from kafkaguard_adapters.wire.io_thread import run
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Mapping
 
     from kafkaguard_adapters.asking.groups import Committed
 
@@ -46,6 +46,7 @@ _PREFIX = "kafkaguard.once."
 _EMPTY = ("Empty", "Dead", "unknown")
 #: Seconds for one look: a coordinator may move, or load its offsets.
 _LOOK_S = 30.0
+_PAUSE_S = 0.2
 _BROKER, _TRANSACTION = 4, 1
 _RETENTION = "offsets.retention.minutes"
 _LONGEST = "transaction.max.timeout.ms"
@@ -68,14 +69,15 @@ class Home(NamedTuple):
         """Return the transactional id of a shard, or the driver's."""
         return f"{self.name}-{'driver' if shard is None else shard}"
 
-    def refuse(self, why: ForeignError | RefusedError) -> KafkaGuardError:
-        """Make the error of a write that is refused, with the command that settles it.
+    def refuse(self, why: ForeignError | RefusedError, batch: int) -> KafkaGuardError:
+        """Make the error of a batch that is refused, with the command that settles it.
 
         It is the same in each attempt at a task.
         """
         advice = (
             f". See `kafkaguard once show {self.name}`, and settle it with `kafkaguard "
-            f"once accept {self.name}` or `kafkaguard once forget {self.name}`"
+            f"once accept {self.name} --batch {batch}` or `kafkaguard once forget "
+            f"{self.name}`"
             if isinstance(why, RefusedError)
             else ""
         )
@@ -151,22 +153,30 @@ class Offsets:
 
     async def _read(
         self,
-        groups: Iterable[str],
+        groups: Collection[str],
         deadline: float,
         *,
         stable: bool,
         places: Mapping[str, Collection[TopicPartition]] | None = None,
     ) -> dict[str, Committed]:
-        """Read groups that are ours: without members, and with our metadata."""
+        """Read groups that are ours: without members, and with our metadata.
+
+        An offset that cannot be read is never taken for one that does not exist.
+        """
         reader = CommittedReader(self._cluster, deadline, stable=stable, places=places)
         found: dict[str, Committed] = {}
         for group, answer in (await reader.read(groups)).items():
             if isinstance(answer, KafkaGuardError):
                 raise answer
+            for error in answer.errors.values():
+                raise error
             found[group] = answer
         described = await describe(self._cluster, sort_by_coordinator(found), deadline)
-        for group in found:
-            state = described[group].state if group in described else None
+        states = {group: each.state for group, each in described.items() if each.state}
+        if found.keys() - states:  # a coordinator has moved, or it is not there
+            await asyncio.sleep(_PAUSE_S)
+            return await self._read(groups, deadline, stable=stable, places=places)
+        for group, state in states.items():
             if state not in _EMPTY:
                 raise ForeignError(
                     f"the group {group} has members (its state is {state}), and a "
@@ -216,8 +226,9 @@ class Offsets:
         await self._cluster.refresh(deadline)
         broker = next(iter(self._cluster.addresses))
         resource: Any = (_BROKER, str(broker), [_RETENTION, _LONGEST])
-        request = DescribeConfigsRequest(resources=[resource])
-        answer = await self._cluster.ask(request, broker, deadline)
+        answer = await self._cluster.ask(
+            DescribeConfigsRequest(resources=[resource]), broker, deadline
+        )
         values = {c.name: float(c.value) for r in answer.results for c in r.configs}
         minutes, longest = values.get(_RETENTION), values.get(_LONGEST)
         return minutes and minutes * 60, longest and longest / 1000

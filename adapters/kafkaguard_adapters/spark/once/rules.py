@@ -33,7 +33,7 @@ ANY = "any"
 NO_QUERY = "batch"
 #: The share of the offsets' retention in which an entry that is missing was never
 #: made. Clocks differ, and brokers delete late, never early.
-_SURE = 0.9
+SURE = 0.9
 _HEAD = "kafkaguard"
 _HALF = 64
 
@@ -150,11 +150,6 @@ def digest_of(sums: tuple[int, int]) -> str:
     return "".join(f"{each % 2**_HALF:016x}" for each in sums)
 
 
-def sure_s(retention: float) -> float:
-    """Return how long a missing marker means "not written", in seconds."""
-    return retention * _SURE
-
-
 def place_of(shard: int, width: int) -> tuple[int, int]:
     """Return the number of the group and the partition that have a shard's marker."""
     return divmod(shard, width)
@@ -203,7 +198,7 @@ def write_shard(
     if marker is not None and marker.batch > batch:
         raise SupersededError(f"shard {shard} has written batch {marker.batch}")
     if why := _find_expired(
-        plan, now() - plan.first, sure_s(retention), markers, [shard]
+        plan, now() - plan.first, retention * SURE, markers, [shard]
     ):
         raise RefusedError(why)
     if marker is None or marker.batch < batch:
@@ -212,7 +207,7 @@ def write_shard(
         yield Step("commit", shard, mine)
         return True
     rows, digest = yield Step("count", shard)
-    if marker.digest not in (ANY, digest):
+    if marker.digest != ANY and (marker.rows, marker.digest) != (rows, digest):
         raise RefusedError(
             f"shard {shard} of batch {batch} was written with {marker.rows:,} rows "
             f"(digest {marker.digest}), and has {rows:,} rows now (digest {digest}): "
@@ -251,7 +246,7 @@ def plan_batch(
         yield Step("init")
     if last is None or last.batch >= wish.batch:
         plan, markers = yield Step("look")
-    sure = sure_s(retention)
+    sure = retention * SURE
     why = _find_conflict(plan, wish, markers)
     if why is None and plan is not None and plan.batch == wish.batch:
         age = wish.time - plan.first
@@ -261,8 +256,10 @@ def plan_batch(
         )
     elif plan is not None and plan.batch != NOTHING:
         wish = wish._replace(shards=plan.shards, width=plan.width)
-    elif plan is None and why is None and (last or history):
-        why = _find_lost(wish.batch, history() if history else None, sure, last)
+    elif plan is None and why is None:
+        facts = history() if history else History(0.0)
+        is_known = last is not None or _latest(plan, markers) == wish.batch
+        why = _find_lost(wish.batch, facts, sure, is_known or facts.was_tried)
     if why is not None:
         raise RefusedError(why)
     yield Step("commit", None, wish)
@@ -276,26 +273,30 @@ def _find_conflict(
 ) -> str | None:
     """Return why a batch does not follow what was written under its name."""
     batch = wish.batch
-    later = max((each.batch for each in markers.values()), default=NOTHING)
     if plan is not None and plan.batch != NOTHING:
         if ANY not in (plan.query, wish.query) and plan.query != wish.query:
             return (
                 f"the name was used by another query ({plan.query}), or with another "
                 "checkpoint: give each query its own name"
             )
-        later = max(later, plan.batch)
-        same = plan.content in (ANY, wish.content)
-        if plan.batch == batch and not same:
+        if plan.batch == batch and plan.content not in (ANY, wish.content):
             return (
                 f"batch {batch} was planned with another topic or other columns: give "
                 "each write its own name"
             )
-    if later > batch:
+    if (later := _latest(plan, markers)) > batch:
         return (
             f"batch {later} was written before batch {batch}: the checkpoint is older "
             "than the records, or the name was used before"
         )
     return None
+
+
+def _latest(plan: Plan | None, markers: Mapping[int, Marker]) -> int:
+    """Return the last batch that was planned, or that a shard has written."""
+    return max(
+        (each.batch for each in (plan, *markers.values()) if each), default=NOTHING
+    )
 
 
 def _find_expired(
@@ -319,15 +320,16 @@ def missing_of(
     batch: int, markers: Mapping[int, Marker], shards: Iterable[int]
 ) -> list[int]:
     """Return the shards of a batch that have no marker of it."""
-    done = {shard for shard, each in markers.items() if each.batch == batch}
-    return sorted(set(shards) - done)
+    return sorted(
+        set(shards) - {n for n, each in markers.items() if each.batch == batch}
+    )
 
 
 def _find_lost(
-    batch: int, history: History | None, sure: float, last: Plan | None
+    batch: int, history: History, sure: float, was_tried: bool
 ) -> str | None:
     """Return why a batch without any plan may have been written all the same."""
-    if last is not None or history is None or history.was_tried:
+    if was_tried:
         return (
             f"batch {batch} was tried before, and its plan is gone: brokers have "
             "deleted it, or the topic of the markers was made anew"
@@ -378,10 +380,16 @@ def settle(
         shards: The shards; None: all.
 
     Raises:
-        RefusedError: A shard is not one of the batch, or their number is not known.
+        RefusedError: A later batch was written, so the batches between would be written
+            again; a shard is not one of the batch; or their number is not known.
     """
     yield Step("init")
     plan, markers = yield Step("look")
+    if NOTHING < wish.batch < (later := _latest(plan, markers)):
+        raise RefusedError(
+            f"batch {later} was written after batch {wish.batch}, and would be written "
+            "again: go back to its checkpoint, or forget the name"
+        )
     count = (plan and plan.shards) or wish.shards
     if wish.batch == NOTHING:
         count = max([count, *(shard + 1 for shard in markers)])

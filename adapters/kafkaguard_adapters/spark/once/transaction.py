@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import Consumer, KafkaException, Producer
 
-from kafkaguard._errors import ClientTimeoutError
+from kafkaguard._errors import ClientTimeoutError, RecordPurgedError
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.spark.client_config import silent_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from kafkaguard._errors import KafkaGuardError
     from kafkaguard_adapters.spark.once.offsets import Home
     from kafkaguard_adapters.spark.once.rules import Marker, Plan
 
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
 _CALL_S = 60.0
 #: Seconds for an abort; what is not aborted ends with the next init of the id.
 _ABORT_S = 5.0
-_TIMEOUT = "transaction.timeout.ms"
-#: librdkafka connects to one more broker after half of this time.
-_SOON = {"reconnect.backoff.ms": "20"}
 
 
 def transactional(
@@ -37,8 +35,13 @@ def transactional(
         transactional_id: The id.
         timeout: Seconds after which brokers abort a transaction that is still open.
     """
-    defaults = {_TIMEOUT: str(round(timeout * 1000)), **_SOON}
-    return {**defaults, **client, "transactional.id": transactional_id}
+    return {
+        "transaction.timeout.ms": str(round(timeout * 1000)),
+        # librdkafka connects to one more broker after half of this time.
+        "reconnect.backoff.ms": "20",
+        **client,
+        "transactional.id": transactional_id,
+    }
 
 
 def open_producer(
@@ -113,6 +116,16 @@ class Transaction:
                 self._producer.abort_transaction(_ABORT_S)
             except KafkaException:
                 return  # the next init of the id ends it
+
+    def cause_of(self, error: KafkaGuardError) -> Exception:
+        """Return why the transaction failed, if a record was purged only for that."""
+        if isinstance(error, RecordPurgedError):
+            try:
+                self._producer.begin_transaction()  # which is refused, with the cause
+            except KafkaException as cause:
+                if cause.args[0].txn_requires_abort():
+                    return self._error_of(cause, "AddPartitionsToTxn")
+        return error
 
     def _call(self, api: str, call: Callable[[float], Any]) -> None:
         """Call the client until it succeeds, or fails for good."""
