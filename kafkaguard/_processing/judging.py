@@ -2,7 +2,8 @@
 
 A Kafka error means what its verdict says. Any other exception is judged by its class:
 the most specific name in ``wait_on``, ``reject_on`` or ``retry_on`` wins, then the
-defaults.
+defaults. If a deserialiser failed, its own exception may have a name there: a schema
+registry that is down makes no dead letters.
 """
 
 from __future__ import annotations
@@ -11,7 +12,11 @@ from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from kafkaguard._errors import KafkaGuardError, UnrelatedError
+from kafkaguard._errors import (
+    KafkaGuardError,
+    SerializationFailedError,
+    UnrelatedError,
+)
 from kafkaguard._errors.base import Action, RuleInfo, Verdict
 from kafkaguard._processing.class_names import named_class, path_of
 from kafkaguard._processing.exceptions import BatchError, Unavailable
@@ -96,7 +101,7 @@ class Judge:
             **dict.fromkeys(settings.wait_on, Decision.WAIT),
         }
         self._plain = self._for_handlers(policy.first_ruling)
-        self._memo: dict[type, Decision] = {}
+        self._memo: dict[type, Decision | None] = {}
 
     def judge(self, error: BaseException, topic: str) -> Judgement:
         """Return what an exception means for a record of a topic."""
@@ -104,8 +109,11 @@ class Judge:
             return Judgement(Decision.WAIT, _FAILED, self._plain, error.after)
         if not isinstance(error, Exception):
             return Judgement(Decision.END, _FAILED, self._plain)
-        if isinstance(error, BatchError) or not is_of_kafka(error):
-            return Judgement(self._by_class(type(error)), _FAILED, self._plain)
+        is_ours = isinstance(error, BatchError) or not is_of_kafka(error)
+        if is_ours or isinstance(error, SerializationFailedError):
+            said = self._by_class(type(error if is_ours else error.__cause__))
+            if is_ours or said in (Decision.WAIT, Decision.RETRY):
+                return Judgement(said or Decision.RETRY, _FAILED, self._plain)
         verdict = (
             error.given_verdict if isinstance(error, KafkaGuardError) else None
         ) or classify(error, client=self._client)
@@ -128,13 +136,13 @@ class Judge:
             cost=0.0,
         )
 
-    def _by_class(self, cls: type) -> Decision:
-        decision = self._memo.get(cls)
-        if decision is None:
-            decision = self._memo[cls] = self._find(cls)
-        return decision
+    def _by_class(self, cls: type) -> Decision | None:
+        """Return what the names say of a class; None: nothing, and it may pass."""
+        if cls not in self._memo:
+            self._memo[cls] = self._find(cls)
+        return self._memo[cls]
 
-    def _find(self, cls: type) -> Decision:
+    def _find(self, cls: type) -> Decision | None:
         named = {named_class(name): each for name, each in self._names.items()}
         for parent in cls.__mro__:
             path = path_of(parent)
@@ -145,7 +153,7 @@ class Judge:
                 return named[parent]
             if path in _REJECTED:
                 return Decision.REJECT
-        return Decision.RETRY
+        return None
 
 
 _KAFKA: Final = frozenset(

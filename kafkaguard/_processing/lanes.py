@@ -189,9 +189,20 @@ class Lanes:
         if lane.waiting:
             slot.parked += 1
 
-    def release(self, chunk: Chunk) -> None:
-        """Free the lanes that a worker had."""
+    def release(self, chunk: Chunk, *, first: Lane | None) -> None:
+        """Free the lanes that a worker had.
+
+        Args:
+            chunk: What it had.
+            first: The lane from which the next worker takes, before all others.
+        """
+        slot = chunk.slot
         for lane in chunk.lanes:
             lane.is_busy = False
             if lane.queue:
-                self.make_ready(chunk.slot, lane)
+                self.make_ready(slot, lane)
+        if first is not None and first.is_ready:
+            slot.ready.remove(first)
+            slot.ready.appendleft(first)
+            self._turns.remove(slot)
+            self._turns.appendleft(slot)

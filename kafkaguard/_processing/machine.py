@@ -199,14 +199,14 @@ class ProcessingMachine:
         if self.rounds is not None:
             self._work_rounds(self.rounds, now)
 
-    def at_rest(self, positions: Mapping[TopicPartition, int], now: float) -> None:
+    def at_rest(self, positions: Mapping[Slot, int], now: float) -> None:
         """Record the client's positions after a poll that has returned nothing.
 
-        They pass what is no record: markers, aborted and compacted records.
+        They pass what is no record: markers, aborted and compacted records. Each is of
+        an assignment: the next one of its partition begins at what was committed.
         """
-        for place, position in positions.items():
-            slot = self.slots.get(place)
-            if slot is not None and (slot.next is None or position > slot.next):
+        for slot, position in positions.items():
+            if slot.next is None or position > slot.next:
                 slot.next = position
         self.tick(now)
 
@@ -288,10 +288,12 @@ class ProcessingMachine:
             lanes.put_back(chunk, seqs[attempted:])
         outage = self._outages.current
         tries = outage and outage.tries
+        first = None
         for index in sorted(failures):
             lane = lanes.lane_of(chunk, seqs[index])
-            self._failed(slot, seqs[index], lane, failures[index], now)
-        lanes.release(chunk)
+            if self._failed(slot, seqs[index], lane, failures[index], now):
+                first = lane
+        lanes.release(chunk, first=first)
         if self.rounds is None:
             slot.advance()
         if outage is not None and outage.probe is chunk:
@@ -324,15 +326,16 @@ class ProcessingMachine:
 
     def _failed(
         self, slot: Slot, seq: int, lane: Lane, error: BaseException, now: float
-    ) -> None:
+    ) -> bool:
+        """Decide about a failure; return whether its record is the next one."""
         judgement = self._judge.judge(error, slot.place.topic)
         match judgement.decision:
             case Decision.DONE:
                 self._run.mark_done(slot, [seq])
             case Decision.WAIT:
                 self._lanes.put_back_failed(slot, lane, seq)
-                self._outages.failed(slot, seq, error, judgement, now)
                 self._fail_round()
+                return self._outages.failed(slot, seq, error, judgement, now)
             case Decision.END:
                 self._lanes.put_back_failed(slot, lane, seq)
                 self._fail_run(slot, seq, error, now)
@@ -343,6 +346,7 @@ class ProcessingMachine:
                     self._reject(slot, seq, lane, error, judgement, now)
             case Decision.REJECT:
                 self._reject(slot, seq, lane, error, judgement, now)
+        return False
 
     def _fail_round(self) -> None:
         if self.rounds is not None:
@@ -575,8 +579,12 @@ class ProcessingMachine:
         rounds, chunks = self.rounds, self._running.chunks
         is_busy = (
             bool(chunks)
-            or any(slot.letters or slot.has_holes for slot in self.slots.values())
-            or (rounds is not None and rounds.state is not RoundState.NONE)
+            or any(slot.letters for slot in self.slots.values())
+            or (
+                any(slot.has_holes for slot in self.slots.values())
+                if rounds is None  # an aborted round leaves nothing that may begin
+                else rounds.state is not RoundState.NONE
+            )
         )
         if is_busy and now < self._until:
             return

@@ -77,8 +77,12 @@ class Outages:
         error: BaseException,
         judgement: Judgement,
         now: float,
-    ) -> None:
-        """Record that a record has failed because of a dependency."""
+    ) -> bool:
+        """Record that a record has failed because of a dependency.
+
+        Returns:
+            Whether this record tries it next: it is the first one, or has tried it.
+        """
         outage = self.current
         if outage is None:
             offset = self._run.offset_of(slot.record(seq))
@@ -86,7 +90,7 @@ class Outages:
             self._tell(outage, "down", now)
             self._running.stop(self._run.slots.values())
         elif outage.tries and now < outage.due:
-            return  # it began before the first failure
+            return False  # it began before the first failure
         outage.tries += 1
         wait = judgement.after
         if wait is None:
@@ -94,6 +98,7 @@ class Outages:
             wait = draw_wait(backoff, outage.tries, outage.wait, self._run.random)
         outage.wait = max(0.0, wait)
         outage.due = now + outage.wait
+        return True
 
     def probed(self, now: float, *, is_up: bool) -> None:
         """Record that the record that tried the dependency has come back."""

@@ -92,9 +92,7 @@ class Rounds:
     @property
     def is_taking(self) -> bool:
         """Whether workers may begin records of the round."""
-        return self.state is RoundState.OPEN and not (
-            self._is_failed or self._is_closed
-        )
+        return self.state is RoundState.OPEN and not self._is_closed
 
     @property
     def due(self) -> float:
@@ -160,11 +158,10 @@ class Rounds:
     def cancel(self) -> None:
         """Record that the transaction cannot begin."""
         self.state = ROUNDS.after(self.state, RoundEvent.ENDED)
-        self._taken = {}
 
     def fail(self) -> None:
-        """Let the round be aborted."""
-        self._is_failed = True
+        """Let the round be aborted; no other record of it begins."""
+        self._is_failed = self._is_closed = True
 
     def close(self) -> None:
         """Let the round end without the records that no worker has begun."""

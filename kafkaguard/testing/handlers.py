@@ -116,7 +116,9 @@ def run_handler(
         PolicyError: The policy cannot be used.
     """
     one_of("run_handler(): order", order, get_args(Order))
-    whole_number("run_handler(): workers", workers)
+    whole_number("run_handler(): workers", workers, lowest=1)
+    if batch is not None:
+        whole_number("run_handler(): batch", batch, lowest=1)
     loaded = load_policy(policy)
     warn_of_unknown(loaded.handler)
     call = handler

@@ -14,6 +14,7 @@ from aiokafka.structs import TopicPartition
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from kafkaguard import errors, guard
+from kafkaguard_adapters.processing.arguments import Arguments
 from tests.contracts.once import check_kills, read_committed
 from tests.contracts.processing import (
     LETTERS,
@@ -167,9 +168,12 @@ class TestAIOKafkaProcess(ProcessContract):
                 kafka_cluster, kafka_topic, isolation_level="read_committed"
             ) as member,
             self.open_producer(kafka_cluster, member, kafka_topic) as producer,
-            pytest.raises(errors.ClientConfigurationError, match="generation"),
+            self.open(kafka_cluster, kafka_topic, partitions=1) as uncommitted,
         ):
-            member.call(member.guarded.process(asyncio.sleep, producer=producer))
+            for each, reason in ((member, "generation"), (uncommitted, "read_commit")):
+                run = each.guarded.process(asyncio.sleep, producer=producer)
+                with pytest.raises(errors.ClientConfigurationError, match=reason):
+                    each.call(run)
 
     @pytest.mark.parametrize("order", ["partition", "key"])
     def test_outputs_letters_and_offsets_are_committed_together(
@@ -218,6 +222,8 @@ class TestAIOKafkaProcess(ProcessContract):
                 await send_outside()
                 return await run
 
+            shell = member.call(member.guarded._make_process_shell(Arguments(handle)))
+            assert shell.check_once(producer) == 30  # half of transaction_timeout_ms
             report = member.call(run())
 
             async def send_afterwards():

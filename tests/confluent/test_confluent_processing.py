@@ -115,6 +115,10 @@ class TestConfluentProcess(OnceContract, ProcessContract):
         """KIP-848."""
         self.check_members(kafka_cluster, group_protocol="consumer")
 
+    def test_each_output_is_there_once_with_the_new_protocol(self, kafka_cluster):
+        """Partitions that stay are committed in the round that was open."""
+        self.check_once_with_members(kafka_cluster, group_protocol="consumer")
+
     def test_a_consumer_that_was_subscribed_before_is_refused(
         self, kafka_cluster, kafka_topic
     ):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from unittest import mock
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
@@ -14,10 +15,13 @@ from confluent_kafka.error import ConsumeError
 
 from kafkaguard import errors, load_policy
 from kafkaguard._consuming import events as ev
+from kafkaguard._delivery.facts import Raw
 from kafkaguard_adapters.asking.cluster_view import ClusterView
 from kafkaguard_adapters.building import Wish
 from kafkaguard_adapters.confluent.consumer import GuardedConsumer, prepare
 from kafkaguard_adapters.confluent.errors import errors as made
+from kafkaguard_adapters.confluent.processing import ConfluentProcessShell
+from kafkaguard_adapters.processing.arguments import Arguments
 
 LOGIN = KafkaError(KafkaError._AUTHENTICATION, "refused")
 DENIED = KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)
@@ -37,6 +41,7 @@ class Client:
     def __init__(self):
         self.script, self.commits, self.committed = deque(), deque(), []
         self.owned, self.asked = [0, 1], 0
+        self.paused = set()
 
     def poll(self, _):
         """Return one message."""
@@ -89,6 +94,14 @@ class Client:
     def get_watermark_offsets(self, _, cached):
         """Return nothing known."""
         assert cached
+
+    def pause(self, places):
+        """Pause partitions."""
+        self.paused.update(each.partition for each in places)
+
+    def resume(self, places):
+        """Resume partitions, also such as are not assigned."""
+        self.paused.difference_update(each.partition for each in places)
 
 
 class World:
@@ -356,3 +369,68 @@ def test_before_a_commit_is_refused_the_client_is_asked_again(world):
     commit_of(world, 0)
     world.client.owned = [0, 1]
     commit_of(world, 1)
+
+
+def shell_of(world, *, on_reject="raise", producer=None, protocol="classic"):
+    """Return the shell of a run of ``process()``."""
+    policy = load_policy("default").replace(on_reject=on_reject)
+    wish = Wish(policy, config={**world.config, "group.protocol": protocol})
+    arguments = Arguments(len, dead_letter_producer=producer)
+    return ConfluentProcessShell(world.consumer, arguments, wish)
+
+
+def test_each_commit_of_a_run_is_answered_also_if_two_have_the_same_offsets(world):
+    """At a revocation, before the last one is answered; then no other would be made."""
+    places, answers = [TopicPartition("t", 0, 5)], []
+    for number in (1, 2):
+        world.client.commits.append(None)
+        world.consumer.commit_quietly(places, lambda _, n=number: answers.append(n))
+    for _ in range(3):
+        world.config["on_commit"](None, places)
+    assert answers == [1, 2]
+
+
+def test_pauses_of_a_run_and_of_the_application_are_apart(world):
+    """The client keeps those of partitions that come back, too."""
+    shell, places = shell_of(world), [("t", 0), ("t", 1)]
+    shell.listen(mock.Mock())
+    shell.pause(places)
+    world.consumer.pause([TopicPartition("t", 0)])
+    world.consumer.resume([TopicPartition("t", 1)])
+    assert world.client.paused == {0, 1}
+    shell.resume(places)
+    assert world.client.paused == {0}
+    shell.pause(places)
+    world.client.owned.clear()
+    world.consumer.rebalances.on_assign([TopicPartition(*each) for each in places])
+    assert world.client.paused == {0}
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_round_goes_on_if_partitions_are_added_with_the_new_protocol(world, protocol):
+    """In a classic group all of them get another generation."""
+    listener = mock.Mock()
+    shell_of(world, protocol=protocol).listen(listener)
+    world.consumer.rebalances.on_assign([TopicPartition("t", 1)])
+    listener.assigned.assert_called_once_with(
+        [("t", 1)], keeps_round=protocol == "consumer"
+    )
+
+
+def test_a_producer_of_letters_is_asked_for_where_no_brokers_are_known(world):
+    """At the call; one that is given is used."""
+    with pytest.raises(errors.ClientConfigurationError, match="dead_letter_producer="):
+        shell_of(world, on_reject="dead_letter")
+    sent = []
+
+    class Letters:
+        def produce(self, topic, *, on_delivery, **_):
+            sent.append(topic)
+            on_delivery(None, None)
+
+        def flush(self, _):
+            pass
+
+    shell = shell_of(world, on_reject="dead_letter", producer=Letters())
+    assert shell.send_letters([("t.dlq", Raw(b"k", b"v"))], 1.0) == [None]
+    assert sent == ["t.dlq"]

@@ -14,6 +14,7 @@ import confluent_kafka
 import pytest
 
 import kafkaguard
+from kafkaguard_adapters.processing.arguments import Arguments
 from tests.contracts.processing import LETTERS, committed, ends, fill
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -108,6 +109,8 @@ class OnceContract:
                 if kafkaguard.handling().attempt == 1:
                     raise OSError
 
+            shell = member.guarded._make_process_shell(Arguments(handle))
+            assert shell.check_once(producer) == 30  # half of transaction.timeout.ms
             member.on_event = hook
             member.process(handle, producer=producer, until_end=True)
         assert "only in its handlers" in told[0]
@@ -127,6 +130,10 @@ class OnceContract:
 
     def test_members_come_and_go_and_each_output_is_there_once(self, kafka_cluster):
         """Each rebalance of a classic group aborts the open round."""
+        self.check_once_with_members(kafka_cluster)
+
+    def check_once_with_members(self, kafka_cluster, **settings):
+        """Check that members may come and go."""
         topic = kafka_cluster.create_topic(partitions=4)
         out = kafka_cluster.create_topic(partitions=1)
         fill(kafka_cluster, topic, 1500, keys=24, partitions=4)
@@ -143,13 +150,13 @@ class OnceContract:
 
         with (
             self.open_producer(kafka_cluster, f"{topic}-1") as one,
-            self.open_once(kafka_cluster, topic) as first,
+            self.open_once(kafka_cluster, topic, **settings) as first,
         ):
             first.start(handler(one), producer=one, order="key", workers=2)
             time.sleep(4)
             with (
                 self.open_producer(kafka_cluster, f"{topic}-2") as two,
-                self.open_once(kafka_cluster, topic) as second,
+                self.open_once(kafka_cluster, topic, **settings) as second,
             ):
                 second.start(
                     handler(two, of_second), producer=two, order="key", workers=2

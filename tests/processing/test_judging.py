@@ -33,6 +33,7 @@ class OwnError(OSError):
         (Unavailable(), Decision.WAIT),
         (KeyboardInterrupt(), Decision.END),
         (errors.RequestTimedOutError(), Decision.RETRY),
+        (errors.DuplicateSequenceNumberError(), Decision.DONE),
         (errors.InvalidRecordError(), Decision.REJECT),
         (errors.SerializationFailedError(), Decision.REJECT),
         (errors.TopicAuthorizationFailedError(), Decision.END),
@@ -106,6 +107,21 @@ def test_a_policy_with_known_names_tells_nothing(caplog):
     for names in ({}, {"wait_on": ["OwnError", "builtins.OSError"]}):
         warn_of_unknown(load_policy({"handler": names}).handler)
     assert caplog.messages == []
+
+
+@pytest.mark.parametrize(
+    ("base", "usual"),
+    [(KeyError, Decision.REJECT), (ConnectionResetError, Decision.RETRY)],
+)
+def test_what_a_deserialiser_raised_may_have_a_name(base, usual):
+    """A schema registry that is down makes no dead letters."""
+    cause = type("OwnError", (base,), {})()
+    error = errors.SerializationFailedError("the value cannot be deserialized")
+    error.__cause__ = cause
+    assert judge(error).decision is usual
+    assert judge(error, wait_on="TimeoutError").decision is usual
+    assert judge(error, wait_on="OwnError").decision is Decision.WAIT
+    assert judge(error, retry_on="Exception").decision is Decision.RETRY
 
 
 def test_the_most_specific_name_wins():

@@ -11,6 +11,7 @@ from kafkaguard import errors, load_policy
 from kafkaguard._cluster.reports import TopicPartition
 from kafkaguard._consuming.events import CommitFailedEvent
 from kafkaguard._processing.events import HandlerFailedEvent, HandlerSlowEvent
+from kafkaguard._processing.handling import handle
 from kafkaguard._processing.lanes import MOST
 from kafkaguard._processing.machine import ProcessingMachine
 from kafkaguard._processing.rounds import Rounds
@@ -71,7 +72,10 @@ def test_a_chunk_has_what_takes_about_ten_milliseconds():
     made.finished(chunk, MOST, {}, 0.5)  # a millisecond each, of which 0.3 count
     chunk = made.take(1.0)
     assert len(chunk.records) == 33
-    made.finished(chunk, 33, {}, 34.0)
+    made.finished(chunk, 33, {}, 1.033)
+    chunk = made.take(2.0)
+    assert len(chunk.records) == 19
+    made.finished(chunk, 19, {}, 22.0)
     assert len(made.take(35.0).records) == 1
 
 
@@ -131,6 +135,23 @@ def test_a_long_chunk_ends_at_its_next_record():
     assert not chunk.stops
     made.tick(50.11)
     assert chunk.stops
+
+
+@pytest.mark.parametrize("decode", [None, list])
+def test_a_chunk_that_is_to_stop_ends_before_its_next_record(decode):
+    """As when its partition is revoked while a record of it is handled."""
+    made = machine()
+    read(made, 3)
+    chunk = made.take(0.0)
+    calls = []
+
+    def handle_one(record):
+        calls.append(record)
+        if len(calls) == 2:
+            made.revoked([PLACE], 5.0, 0.0)
+
+    assert handle(chunk, handle_one, decode) == (2, {})
+    assert len(calls) == 2
 
 
 def test_the_note_of_an_error_counts_the_attempts():
@@ -423,6 +444,20 @@ def test_a_late_handler_sends_nothing_into_another_round():
     assert made.may_send(chunk)
     made.lost([PLACE], 0.1)
     assert not made.may_send(chunk)
+
+
+def test_a_round_that_is_aborted_at_the_end_holds_nothing_up():
+    """No other round begins, so its records are not waited for."""
+    made = rounds_machine()
+    read(made, 2)
+    begin_round(made, 0.0)
+    chunk = made.take(0.0)
+    next(chunk.begin())
+    made.stop(0.1)
+    made.finished(chunk, 1, {}, 0.2)
+    assert len(commands(made, CommitRound)) == 1
+    made.round_ended(None, 0.3, is_committed=False)
+    assert made.is_ended
 
 
 def test_after_the_end_nothing_is_sent():

@@ -122,6 +122,8 @@ def test_an_outage_is_told_with_its_first_record():
     assert (down.offset, down.state, down.waited) == (0, "down", 0.0)
     assert (down.error, down.attempts) == ("OSError", 0)
     assert made.progress(1.0).is_waiting
+    made.tick(1.0)
+    assert not made.is_open
     assert made.take(1.04) is None
     assert made.work_due() == 1.05
     probe = made.take(1.05)
@@ -130,7 +132,25 @@ def test_an_outage_is_told_with_its_first_record():
     (back,) = told(made)
     assert (back.state, back.waited, back.offset) == ("back", 8.0, 0)
     assert not made.progress(9.0).is_waiting
+    assert made.is_open
     assert made.take(9.0) is not None
+
+
+def test_the_record_that_failed_tries_its_dependency_before_others():
+    """Others may not need it: it would seem to be back, again and again."""
+    made = machine("key", 2, handler={"wait_on": ["OSError"]})
+    other = TopicPartition("t", 1)
+    made.assigned([other], 0.0)
+    for place in (other, PLACE):
+        made.fetched(place, [(n, b"%d" % n) for n in range(3)], 0.0)
+    failed = made.take(0.0)
+    failure = {1: OSError()}
+    made.finished(failed, 2, failure, 0.1)
+    for now in (10.0, 20.0):
+        probe = made.take(now)
+        assert (probe.slot, probe.seqs) == (failed.slot, [1])
+        made.finished(probe, 1, {0: OSError()}, now)
+    assert [each.state for each in told(made)] == ["down"]
 
 
 def test_another_record_tries_a_dependency_when_the_first_ones_partition_goes():
@@ -332,6 +352,69 @@ def test_a_partition_with_much_behind_a_waiting_record_is_paused_by_itself():
     chunk = made.take(60.0)
     made.finished(chunk, 1, {}, 60.0)
     assert [each.places for each in commands(made, Resume)] == [[PLACE]]
+
+
+def test_what_is_done_behind_a_waiting_record_is_bounded():
+    """A crash repeats it: nothing of it is committed."""
+    backoff = {"base": 60, "cap": 60, "jitter": "none"}
+    made = machine("none", backoff=backoff, handler={"max_in_flight": 4})
+    read(made, 1)
+    made.finished(made.take(0.0), 1, {0: OSError()}, 0.0)
+    for n in range(1, 5):
+        assert commands(made, Pause) == []
+        read(made, 1, start=n)
+        made.finished(made.take(0.0), 1, {}, 0.0)
+    made.tick(1.0)
+    assert [each.places for each in commands(made, Pause)] == [[PLACE]]
+
+
+def test_a_free_worker_takes_the_next_key():
+    """Keys are not bound to workers: one that takes long holds up no other key."""
+    made = machine("key", 2)
+    read(made, 1, keys=(b"slow",))
+    slow = made.take(0.0)
+    keys = (b"slow", *(b"%d" % n for n in range(9)))
+    read(made, 20, start=1, keys=keys)
+    taken = []
+    while (chunk := made.take(1.0)) is not None:
+        taken += [key for _, key in chunk.records]
+        made.finished(chunk, len(chunk.records), {}, 1.0)
+    assert sorted(taken) == sorted(2 * keys[1:])
+    made.finished(slow, 1, {}, 2.0)
+    assert [key for _, key in made.take(2.0).records] == [b"slow"]
+
+
+def test_partitions_that_stay_go_on_while_others_are_revoked():
+    """With what was read; the client is not polled meanwhile."""
+    made = machine(workers=2)
+    other = TopicPartition("t", 1)
+    made.assigned([other], 0.0)
+    read(made, 1)
+    held = made.take(0.0)
+    made.fetched(other, [(0, None), (1, None)], 0.0)
+    made.revoked([PLACE], 5.0, 0.1)
+    chunk = made.take(0.2)
+    assert chunk.slot.place == other
+    made.finished(chunk, 1, {}, 0.3)
+    assert made.take(0.3).slot.place == other
+    assert commands(made, GiveUp) == []
+    made.finished(held, 1, {}, 0.4)
+    assert [each.places for each in commands(made, GiveUp)] == [[PLACE]]
+
+
+def test_a_commit_of_a_revoked_partition_that_is_refused_later_is_told():
+    """It is not made again: another member owns the partition."""
+    made = machine()
+    read(made, 1)
+    made.finished(made.take(0.0), 1, {}, 0.0)
+    made.revoked([PLACE], 5.0, 0.1)
+    (commit,) = commands(made, Commit)
+    made.committed(commit.number, {PLACE: errors.RebalanceInProgressError()}, 1.0)
+    (event,) = told(made)
+    assert event.errors.keys() == {PLACE}
+    made.tick(20.0)
+    assert commands(made, Commit) == []
+    assert made.report().committed == 0
 
 
 def test_a_rebalance_aborts_a_round_at_once():

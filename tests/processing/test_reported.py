@@ -131,6 +131,18 @@ def test_what_other_members_have_handled_is_counted_once():
     assert made.report().redelivered == 2
 
 
+def test_what_was_handled_behind_a_waiting_record_is_counted_when_it_comes_again():
+    """Also if it comes with a later read."""
+    made = machine("none", **LETTERS)
+    made.fetched(PLACE, [(n, None) for n in range(4)], 0.0)
+    made.finished(made.take(0.0), 4, {1: OSError(), 2: OSError()}, 0.1)
+    made.lost([PLACE], 0.2)
+    made.assigned([PLACE], 0.3)
+    for first in (0, 2):
+        made.fetched(PLACE, [(first, None), (first + 1, None)], 0.4)
+    assert made.report().redelivered == 2
+
+
 def test_holes_do_not_stop_commits():
     """Compacted records leave holes; the next record that was read proves them."""
     made = machine(**LETTERS)
@@ -140,7 +152,7 @@ def test_holes_do_not_stop_commits():
     assert commits(made) == [90]
     made.committed(1, {}, 10.0)
     finish(made, made.take(10.0), 10.1)
-    made.at_rest({PLACE: 95}, 20.0)
+    made.at_rest({made.slots[PLACE]: 95}, 20.0)
     assert commits(made) == [95]
 
 

@@ -136,6 +136,8 @@ def test_a_batch_is_split_down_to_the_bad_record():
     assert [letter.record for letter in run.letters] == [5]
     assert run.report.processed == 15
     assert calls[:4] == [8, 4, 4, 2]
+    assert run.report.retried == 0
+    assert {each.time for each in run.attempts} == {0}  # nor a backoff
 
 
 def test_a_handler_that_knows_names_the_bad_records():
@@ -162,6 +164,13 @@ def test_async_handlers_run_too():
 
     assert run_handler(handle, [1, 2]).report.processed == 2
     assert seen == [1, 2]
+
+
+@pytest.mark.parametrize("argument", [{"workers": 0}, {"batch": 0}, {"order": "x"}])
+def test_arguments_have_the_bounds_of_process(argument):
+    """Otherwise a test would pass that the service refuses."""
+    with pytest.raises(ValueError, match=next(iter(argument))):
+        run_handler(print, [], **argument)
 
 
 def test_a_misspelt_class_in_the_policy_is_told(caplog):

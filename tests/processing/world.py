@@ -311,7 +311,10 @@ class World:
                 machine.tick(self.now)
                 wait = random.choice((0.001, 0.02)) if machine.is_open else 0.1
             else:
-                resting = {p: a.position for p, a in self.assigned.items()}
+                slots = machine.slots
+                resting = {
+                    slots[p]: a.position for p, a in self.assigned.items() if p in slots
+                }
                 machine.at_rest(resting, self.now)
                 wait = max(0.02, min(5.0, machine.next_due() - self.now))
         self._wake_pump(wait)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from aiokafka.errors import KafkaError
@@ -14,7 +13,6 @@ from aiokafka import AIOKafkaProducer
 from aiokafka import TopicPartition as ClientPartition
 from kafkaguard._cluster.reports import TopicPartition, as_partition
 from kafkaguard._common.logs import Log
-from kafkaguard._delivery.facts import Raw
 from kafkaguard._errors import (
     ClientConfigurationError,
     ClientTimeoutError,
@@ -44,7 +42,7 @@ from kafkaguard_adapters.processing.settings import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from kafkaguard._delivery.dialects import LetterFacts
+    from kafkaguard._delivery.facts import Raw
     from kafkaguard_adapters.aiokafka._private.consuming.committing import Committing
     from kafkaguard_adapters.building import Wish
     from kafkaguard_adapters.processing.arguments import Arguments
@@ -76,6 +74,7 @@ class AIOKafkaProcessShell(AssignmentShell):
     """
 
     errors = errors
+    _replaced = staticmethod(replace)
 
     def __init__(
         self,
@@ -98,56 +97,7 @@ class AIOKafkaProcessShell(AssignmentShell):
         self._producer = arguments.dead_letter_producer
         self._own_producer: asyncio.Task[Any] | None = None
         self._deserialisers = Deserialisers(client)
-        self._rebalances: Rebalances | None = None
         self.group: str | None = consumer_config_of(client)["group_id"]
-
-    # --- records ----------------------------------------------------------------------
-
-    offset_of = staticmethod(attrgetter("offset"))
-    key_of = staticmethod(attrgetter("key"))
-
-    @property
-    def decode(self) -> Callable[[Any], Any] | None:
-        """Calls the application's deserialisers; None: there are none."""
-        return self._decode if self._deserialisers.are_there else None
-
-    def _decode(self, record: Any) -> Any:
-        key, value = record.key, record.value
-        part: Any = "key"
-        try:
-            if self._deserialisers.key is not None:
-                key = self._deserialisers.key(key)
-            part = "value"
-            if self._deserialisers.value is not None:
-                value = self._deserialisers.value(value)
-        except Exception as error:
-            raise errors.undecoded(
-                error,
-                part,
-                topic=record.topic,
-                partition=record.partition,
-                offset=record.offset,
-                key=record.key,
-                value=record.value,
-                headers=tuple(record.headers),
-            ) from error
-        return replace(record, key=key, value=value)
-
-    def raw(self, record: Any) -> Raw:
-        """Return a record's bytes."""
-        return Raw(record.key, record.value, list(record.headers), record.timestamp)
-
-    def restore(self, record: Any, facts: LetterFacts, raw: Raw) -> Any:
-        """Return a dead letter as the record that was first read."""
-        return replace(
-            record,
-            topic=facts.topic,
-            partition=facts.partition,
-            offset=facts.offset,
-            timestamp=raw.timestamp_ms,
-            value=raw.value,
-            headers=tuple(raw.headers),
-        )
 
     # --- the client -------------------------------------------------------------------
 
@@ -167,23 +117,15 @@ class AIOKafkaProcessShell(AssignmentShell):
                 group=self.group,
             )
         self._deserialisers.take_out()
-        self._rebalances = Rebalances(self._client, listener, self._paused)
+        self._rebalances = Rebalances(self._client, listener)
         return self._assignment()
-
-    def unlisten(self) -> None:
-        """Leave the client to the application again."""
-        if self._rebalances is not None:
-            self._rebalances.stop()
-        self._deserialisers.put_back()
-        self.resume(list(self._paused))
 
     async def poll(self, most: int, seconds: float) -> Iterable[Fetched]:
         """Return records, or nothing after seconds."""
         records = await self._guarded.getmany(
             timeout_ms=round(seconds * _MS), max_records=most
         )
-        fetched: Iterable[Fetched] = records.items()
-        return fetched
+        return records.items()  # type: ignore[no-any-return]  # of the client
 
     async def positions(
         self, places: Iterable[TopicPartition]

@@ -64,8 +64,9 @@ class Committing:
         self._deadline = deadline
         self._kind: Literal["auto", "async"] = "auto" if commits_itself else "async"
         self._is_under_way = False
-        #: The reports of commits by ``commit_quietly``, by their offsets.
-        self._reports: dict[frozenset[Any], Callable[[Any], object]] = {}
+        #: The reports of commits by ``commit_quietly``, with their offsets. Two commits
+        #: may have the same ones: at a revocation, before the last one is answered.
+        self._reports: list[tuple[frozenset[Any], Callable[[Any], object]]] = []
 
     def commit_quietly(
         self,
@@ -85,18 +86,20 @@ class Committing:
             KafkaException: The client did not accept the commit.
         """
         if is_heard:
-            self._reports[_key_of(offsets)] = report
             self._consumer.commit(offsets=offsets, asynchronous=True)
+            self._reports.append((_key_of(offsets), report))
             return
         answer = self._consumer.commit(offsets=offsets, asynchronous=False)
         report(_refused(None, answer))
 
     def record_result(self, error: Any, partitions: Sequence[TopicPartition]) -> None:
         """Record the result of a commit that nobody waits for."""
-        report = self._reports.pop(_key_of(partitions or ()), None)
-        if report is not None:
-            report(_refused(error, partitions))
-            return
+        key = _key_of(partitions or ())
+        for index, (offsets, report) in enumerate(self._reports):
+            if offsets == key:
+                del self._reports[index]
+                report(_refused(error, partitions))
+                return
         commit_errors = _refused(error, partitions or ())
         if not self._is_under_way:
             self._driver.note(

@@ -592,7 +592,9 @@ class GuardedConsumer(Processing, BlockingConsumer):
     def resume(self, partitions: Sequence[TopicPartition]) -> None:
         """Resume, as ``Consumer.resume`` does; held partitions resume later."""
         if isinstance(partitions, list):  # else the client refuses it
-            free = self._machine.user_resumes(map(as_partition, partitions))
+            free = {*self._machine.user_resumes(map(as_partition, partitions))}
+            if self.rebalances is not None:
+                free -= self.rebalances.paused  # the run resumes them
             partitions = [p for p in partitions if as_partition(p) in free]
         with _translated():
             self.client.resume(partitions)

@@ -19,16 +19,17 @@ from confluent_kafka.serialization import MessageField, SerializationContext
 
 from kafkaguard._cluster.reports import TopicPartition, as_partition
 from kafkaguard._delivery.facts import Raw
-from kafkaguard._errors import ClientStateError, ClientTimeoutError, KafkaGuardError
+from kafkaguard._errors import (
+    ClientConfigurationError,
+    ClientStateError,
+    ClientTimeoutError,
+    KafkaGuardError,
+)
 from kafkaguard_adapters.confluent.callbacks import Chained
 from kafkaguard_adapters.confluent.errors import errors
 from kafkaguard_adapters.confluent.listening import ResetLog
 from kafkaguard_adapters.guard import guard
-from kafkaguard_adapters.processing.settings import (
-    check_once,
-    letter_policy,
-    needs_letter_producer,
-)
+from kafkaguard_adapters.processing.settings import check_once, letter_policy
 from kafkaguard_policies.model.policy import ways_of_rejecting
 
 if TYPE_CHECKING:
@@ -46,6 +47,7 @@ _LOOK_UP_S: Final = 10.0
 _STEP_S: Final = 0.01
 #: librdkafka's default of ``max.poll.interval.ms``.
 _POLL_INTERVAL_MS: Final = 300_000
+_SERVERS: Final = {"bootstrap.servers", "metadata.broker.list"}
 #: Settings of consumers that a producer of the same cluster must not have.
 _OF_CONSUMERS: Final = (
     *("group.", "auto.", "enable.", "max.poll", "session.", "heartbeat.", "fetch."),
@@ -78,19 +80,27 @@ class ConfluentProcessShell:
         self._policy = wish.policy
         self._producer = arguments.dead_letter_producer
         self._own_producer: Any = None
-        self._paused: set[TopicPartition] = set()
+        #: The partitions that the run has paused, whatever the application has.
+        self.paused: set[TopicPartition] = set()
         self._starts: dict[TopicPartition, int] = {}
         #: The topic that all messages are of; None: there may be several.
         self._only_topic: str | None = None
         self._key_deserialiser = getattr(self._client, "_key_deserializer", None)
         self._value_deserialiser = getattr(self._client, "_value_deserializer", None)
         self.group: str | None = self._config.get("group.id")
+        #: KIP-848, where kept partitions stay in their round.
+        self.is_new_protocol = self._config.get("group.protocol") == "consumer"
         if (
             "dead_letter" in ways_of_rejecting(wish.policy)
             and self._producer is None
-            and wish.config is None
+            and not _SERVERS & self._config.keys()
         ):
-            raise needs_letter_producer(errors, "the client's settings are not known")
+            raise errors.make(
+                ClientConfigurationError,
+                "process(): on_reject is dead_letter, and the addresses of the brokers "
+                "are not known: give dead_letter_producer=, or let the guard build the "
+                "consumer: guard(factory=..., config={...})",
+            )
 
     # --- records ----------------------------------------------------------------------
 
@@ -138,14 +148,12 @@ class ConfluentProcessShell:
     def restore(self, record: Any, facts: LetterFacts, raw: Raw) -> Any:
         """Return a dead letter as the record that was first read."""
         kind, at = record.timestamp()
-        if raw.timestamp_ms is not None:
-            at = raw.timestamp_ms
         return _copy(
             record,
             topic=facts.topic,
             partition=facts.partition,
             offset=facts.offset,
-            timestamp=(kind, at),
+            timestamp=(kind, at if raw.timestamp_ms is None else raw.timestamp_ms),
             value=raw.value,
             headers=list(raw.headers),
         )
@@ -163,7 +171,7 @@ class ConfluentProcessShell:
     def unlisten(self) -> None:
         """Leave the client to the application again."""
         self._guarded.rebalances = None
-        self.resume(list(self._paused))
+        self.resume(list(self.paused))
 
     def _assignment(self) -> set[TopicPartition]:
         return set(map(as_partition, self._client.assignment()))
@@ -216,9 +224,8 @@ class ConfluentProcessShell:
                 place = as_partition(each)
                 low, high = self._client.get_watermark_offsets(each, timeout=_LOOK_UP_S)
                 ends[place] = high
-                start = low if is_earliest else high
-                if each.offset >= 0:
-                    start = each.offset
+                first = low if is_earliest else high
+                start = each.offset if each.offset >= 0 else first
                 if start >= high:
                     self._starts[place] = start
         except KafkaException as error:
@@ -230,27 +237,21 @@ class ConfluentProcessShell:
         self._guarded.commit_quietly(self.client_offsets(offsets), report)
 
     def pause(self, places: Iterable[TopicPartition]) -> None:
-        """Pause partitions that the application has not paused."""
-        mine = {
-            each
-            for each in self._assignment() & set(places)
-            if not self._guarded.is_paused_by_user(each)
-        }
-        self._paused |= mine
-        if mine:
-            self._client.pause([ClientPartition(*each) for each in mine])
+        """Pause partitions."""
+        mine = self._assignment() & set(places)
+        self.paused |= mine
+        self._client.pause([ClientPartition(*each) for each in mine])
 
     def resume(self, places: Iterable[TopicPartition]) -> None:
-        """Resume the partitions that ``pause`` has paused."""
-        mine = self._paused & set(places)
-        self._paused -= mine
-        free = [
+        """Resume the partitions that ``pause`` has paused, and not the application."""
+        mine = self.paused & set(places)
+        self.paused -= mine
+        free = [  # new ones are not assigned yet, but the client still has their pauses
             ClientPartition(*each)
-            for each in mine & self._assignment()
+            for each in mine
             if not self._guarded.is_paused_by_user(each)
         ]
-        if free:
-            self._client.resume(free)
+        self._client.resume(free)
 
     def seek(self, place: TopicPartition, offset: int) -> None:
         """Set the position of a partition, if it is still assigned."""
@@ -259,12 +260,8 @@ class ConfluentProcessShell:
 
     def topics(self) -> Collection[str]:
         """Return the topics that are read, as far as they are known."""
-        assigned = {place.topic for place in self._assignment()}
-        return {
-            each
-            for each in {*self._guarded.subscribed, *assigned}
-            if not each.startswith("^")
-        }
+        names = {*self._guarded.subscribed, *(p.topic for p in self._assignment())}
+        return {each for each in names if not each.startswith("^")}
 
     def missing_topics(self, topics: Iterable[str]) -> Collection[str]:
         """Return those of some topics that do not exist."""
@@ -280,8 +277,7 @@ class ConfluentProcessShell:
 
     def revocation_limit(self) -> float:
         """Return how many seconds a listener may take."""
-        limit = self._config.get("max.poll.interval.ms", _POLL_INTERVAL_MS)
-        return float(limit) / _MS
+        return float(self._config.get("max.poll.interval.ms", _POLL_INTERVAL_MS)) / _MS
 
     # --- exactly once -----------------------------------------------------------------
 
@@ -358,7 +354,7 @@ class ConfluentProcessShell:
 
     def forget_pauses(self, places: Collection[TopicPartition]) -> None:
         """Resume new partitions: librdkafka keeps pauses of those that came back."""
-        self.resume(self._paused.intersection(places))
+        self.resume(self.paused.intersection(places))
 
 
 class _Rebalances:
@@ -367,12 +363,13 @@ class _Rebalances:
     def __init__(self, shell: ConfluentProcessShell, listener: Listener) -> None:
         self._shell = shell
         self._listener = listener
+        self.paused = shell.paused
 
     def on_assign(self, partitions: Any) -> None:
         """Read new partitions."""
         places = list(map(as_partition, partitions))
         self._shell.forget_pauses(places)
-        self._listener.assigned(places)
+        self._listener.assigned(places, keeps_round=self._shell.is_new_protocol)
 
     def on_revoke(self, partitions: Any) -> None:
         """Wait for what runs; commits are made meanwhile."""
@@ -388,6 +385,7 @@ class _Rebalances:
 
 def _copy(message: Any, **changes: Any) -> Message:
     """Return a copy of a message, with changes."""
+    epoch = message.leader_epoch()  # None: the broker wrote none
     parts = {
         "topic": message.topic(),
         "partition": message.partition(),
@@ -396,7 +394,7 @@ def _copy(message: Any, **changes: Any) -> Message:
         "value": message.value(),
         "headers": message.headers() or [],
         "timestamp": message.timestamp(),
-        "leader_epoch": message.leader_epoch(),
+        "leader_epoch": -1 if epoch is None else epoch,
     }
     return Message(**parts | changes)
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import time
-from operator import attrgetter
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from kafka import KafkaProducer
+from kafka.consumer.fetcher import ConsumerRecord
 from kafka.errors import KafkaError
 from kafka.structs import OffsetAndMetadata
 from kafka.structs import TopicPartition as ClientPartition
 
 from kafkaguard._cluster.reports import TopicPartition, as_partition
-from kafkaguard._delivery.facts import Raw
 from kafkaguard._errors import KafkaGuardError
 from kafkaguard_adapters.guard import guard
 from kafkaguard_adapters.kafka_python._private.consuming.processing import (
@@ -31,7 +31,7 @@ from kafkaguard_adapters.processing.settings import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from kafkaguard._delivery.dialects import LetterFacts
+    from kafkaguard._delivery.facts import Raw
     from kafkaguard_adapters.building import Wish
     from kafkaguard_adapters.kafka_python._private.consuming.committing import (
         Committing,
@@ -57,6 +57,7 @@ class KafkaPythonProcessShell(AssignmentShell):
     """
 
     errors = errors
+    _replaced = staticmethod(ConsumerRecord._replace)
 
     def __init__(
         self, guarded: Any, committing: Committing, arguments: Arguments, wish: Wish
@@ -73,92 +74,33 @@ class KafkaPythonProcessShell(AssignmentShell):
         self._producer = arguments.dead_letter_producer
         self._own_producer: Any = None
         self._deserialisers = Deserialisers(client)
-        self._rebalances: Rebalances | None = None
         self.group: str | None = client.config["group_id"]
-
-    # --- records ----------------------------------------------------------------------
-
-    offset_of = staticmethod(attrgetter("offset"))
-    key_of = staticmethod(attrgetter("key"))
-
-    @property
-    def decode(self) -> Callable[[Any], Any] | None:
-        """Calls the application's deserialisers; None: there are none."""
-        return self._decode if self._deserialisers.are_there else None
-
-    def _decode(self, record: Any) -> Any:
-        decoded = {}
-        for part in ("key", "value"):
-            try:
-                decoded[part] = self._deserialisers.call(part, record)
-            except Exception as error:
-                raise errors.undecoded(
-                    error,
-                    part,
-                    topic=record.topic,
-                    partition=record.partition,
-                    offset=record.offset,
-                    key=record.key,
-                    value=record.value,
-                    headers=record.headers,
-                ) from error
-        return record._replace(**decoded)
-
-    def raw(self, record: Any) -> Raw:
-        """Return a record's bytes."""
-        return Raw(record.key, record.value, record.headers, record.timestamp)
-
-    def restore(self, record: Any, facts: LetterFacts, raw: Raw) -> Any:
-        """Return a dead letter as the record that was first read."""
-        return record._replace(
-            topic=facts.topic,
-            partition=facts.partition,
-            offset=facts.offset,
-            timestamp=raw.timestamp_ms,
-            value=raw.value,
-            headers=list(raw.headers),
-        )
 
     # --- the client -------------------------------------------------------------------
 
     def listen(self, listener: Listener) -> Collection[TopicPartition]:
         """Tell a listener of rebalances from now on."""
         self._deserialisers.take_out()
-        self._rebalances = Rebalances(self._client, listener, self._paused)
+        self._rebalances = Rebalances(self._client, listener)
         return self._assignment()
-
-    def unlisten(self) -> None:
-        """Leave the client to the application again."""
-        if self._rebalances is not None:
-            self._rebalances.stop()
-        self._deserialisers.put_back()
-        self.resume(list(self._paused))
 
     def poll(self, most: int, seconds: float) -> Iterable[Fetched]:
         """Return records, or nothing after seconds."""
         records = self._guarded.poll(timeout_ms=seconds * _MS, max_records=most)
-        fetched: Iterable[Fetched] = records.items()
-        return fetched
+        return records.items()  # type: ignore[no-any-return]  # of the client
 
     def positions(self, places: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return known positions."""
-        assigned = self._assignment()
-        positions = {}
-        for place in places:
-            if place in assigned:
-                position = self._position(place)
-                if position is not None:
-                    positions[place] = position
-        return positions
+        return {
+            place: position
+            for place in self._assignment().intersection(places)
+            if (position := self._position(place)) is not None
+        }
 
     def _position(self, place: TopicPartition) -> int | None:
-        try:
-            position: int | None = self._client.position(
-                ClientPartition(*place), timeout_ms=0
-            )
-        except KafkaError:
-            return None
-        return position
+        with suppress(KafkaError):
+            return self._client.position(ClientPartition(*place), timeout_ms=0)  # type: ignore[no-any-return]  # of the client
+        return None
 
     def ends(self, places: Iterable[TopicPartition]) -> Mapping[TopicPartition, int]:
         """Look up the ends of logs."""
@@ -176,8 +118,7 @@ class KafkaPythonProcessShell(AssignmentShell):
 
     def revocation_limit(self) -> float:
         """Return how many seconds a listener may take."""
-        limit: float = self._client.config["max_poll_interval_ms"]
-        return limit / _MS
+        return float(self._client.config["max_poll_interval_ms"]) / _MS
 
     # --- exactly once -----------------------------------------------------------------
 

@@ -7,9 +7,9 @@ What waits is a generator, which one driver runs by blocking and the other by aw
 from __future__ import annotations
 
 import random
+import threading
 import time
 from collections import deque
-from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
@@ -90,6 +90,15 @@ LETTERS_GROUP: Final = ".letters"
 LETTERS: Final = 100
 #: What a listener leaves for the client itself, of the time that it has.
 MARGIN_S: Final = 2.0
+#: Why a run does not begin without some topics.
+_NO_LETTERS: Final = (
+    "on_reject is dead_letter, and the topic {} does not exist: create it, or name "
+    "another one in dead_letter.topic"
+)
+_NO_END: Final = (
+    "until_end is set, and the topic {} does not exist, so it has no end: create it, "
+    "or correct the name"
+)
 #: After these, the next poll may succeed.
 _PASSES: Final = frozenset(
     {
@@ -129,8 +138,6 @@ class BaseDriver:
     _transactions: Transactions | AwaitedTransactions | None = None
     #: Makes events that threads or tasks wait for.
     _event: ClassVar[type[Any]]
-    #: Held while the machine is called; none is needed between tasks.
-    _lock: AbstractContextManager[Any] = nullcontext()
     #: Dead letters to send; None: there will be no others.
     _letters: Any
 
@@ -148,6 +155,8 @@ class BaseDriver:
         self._policy = policy
         self._hooks = () if hook is None else (hook,)
         self._shell = shell
+        #: Held while the machine is called; any thread may ask for the progress.
+        self._lock = threading.Condition(threading.Lock())
         self._offset = time.time() - time.monotonic()
         self.machine = ProcessingMachine(
             policy,
@@ -177,7 +186,8 @@ class BaseDriver:
         self._for_pump: deque[Command] = deque()
         self._events: deque[Event] = deque()
         self._revocations: list[Revocation] = []
-        self._known_ends: set[TopicPartition] = set()
+        #: Where to stop: the ends that the logs had when their partitions came first.
+        self._ends: dict[TopicPartition, int] = {}
         self._end: End | None = None
         self._stops = False
         self._next_rest = self._read_at = 0.0
@@ -186,11 +196,13 @@ class BaseDriver:
 
     def report(self) -> ProcessReport:
         """Return the counts so far."""
-        return self.machine.report()
+        with self._lock:
+            return self.machine.report()
 
     def progress(self) -> Progress:
-        """Return how the run stands."""
-        return self.machine.progress(time.monotonic())
+        """Return how the run stands; callable in any thread."""
+        with self._lock:
+            return self.machine.progress(time.monotonic())
 
     def gauges(self) -> dict[tuple[str, str], float]:
         """Return how the run stands, for telemetry."""
@@ -296,7 +308,8 @@ class BaseDriver:
             return
         if fetched:
             self._note_metadata()
-        if self._report_fact(self._fetched, fetched, wakes=True):
+        self._report_fact(self._fetched, fetched, wakes=True)
+        if fetched:
             # Workers begin now. A thread would go on until it has had the interpreter
             # for 5 ms, and the more records are in memory, the more is collected.
             yield 0.0
@@ -307,8 +320,11 @@ class BaseDriver:
                 # A member that has read nothing yet commits its positions too. A later
                 # generation than that of the positions would let an old member do so.
                 self._note_metadata()
-            positions = yield partial(shell.positions, list(machine.slots))
-            self._report_fact(machine.at_rest, positions)
+            slots = dict(machine.slots)  # a listener may get them again meanwhile
+            positions = yield partial(shell.positions, list(slots))
+            self._report_fact(
+                machine.at_rest, {slots[place]: at for place, at in positions.items()}
+            )
 
     def _note_metadata(self) -> None:
         """Keep the group's metadata for the transaction of what was read."""
@@ -316,13 +332,12 @@ class BaseDriver:
             self._metadata = self._shell.group_metadata()
 
     def _look_up_ends(self) -> Steps:
-        """Look up where to stop, once for each partition."""
-        new = [place for place in self.machine.slots if place not in self._known_ends]
+        """Look up where to stop, once for each partition, also if it comes again."""
+        new = [each for each in list(self.machine.slots) if each not in self._ends]
         if new:
-            ends = yield partial(self._shell.ends, new)
-            self._known_ends.update(new)
-            with self._lock:
-                self.machine.ends(ends)
+            self._ends.update((yield partial(self._shell.ends, new)))
+        with self._lock:
+            self.machine.ends(self._ends)
 
     def _execute(self, *, in_listener: bool = False) -> None:
         """Execute the commands for the client; in a listener, all but pauses."""
@@ -361,9 +376,11 @@ class BaseDriver:
             error = yield transactions.begin
             self._report_fact(machine.round_began, error, wakes=True)
             return
-        offsets = None
-        if isinstance(command, CommitRound):
-            offsets = self._shell.client_offsets(command.offsets)
+        offsets = (
+            self._shell.client_offsets(command.offsets)
+            if isinstance(command, CommitRound)
+            else None
+        )
         error, is_committed = yield partial(transactions.end, offsets, self._metadata)
         ended = partial(machine.round_ended, is_committed=is_committed)
         self._report_fact(ended, error, wakes=True)
@@ -374,10 +391,18 @@ class BaseDriver:
 
     # --- rebalances -------------------------------------------------------------------
 
-    def assigned(self, places: Iterable[TopicPartition]) -> None:
-        """Record new partitions."""
+    def assigned(
+        self, places: Iterable[TopicPartition], *, keeps_round: bool = False
+    ) -> None:
+        """Record new partitions.
+
+        Args:
+            places: The partitions.
+            keeps_round: Whether the broker still takes offsets of what was read before.
+        """
         self._report_fact(self.machine.assigned, list(places))
-        self._report_fact(self.machine.rebalanced)
+        if not keeps_round:
+            self._report_fact(self.machine.rebalanced)
 
     def lost(self, places: Iterable[TopicPartition]) -> None:
         """Record that partitions are lost."""
@@ -453,8 +478,8 @@ class BaseDriver:
 
     def _within(self) -> float:
         """Return how long the records of revoked partitions may run on."""
-        limit = self._shell.revocation_limit() - MARGIN_S
-        return max(0.0, min(limit, self._policy.handler.drain_timeout))
+        within = self._shell.revocation_limit() - MARGIN_S
+        return max(0.0, min(within, self._policy.handler.drain_timeout))
 
     def _make_letter(self, letter: SendLetter) -> tuple[str, Raw]:
         """Return a dead letter, and its topic."""
@@ -470,16 +495,16 @@ class BaseDriver:
             self._observer.letter(letter.topic, made.headers)
         return letter.topic, made
 
-    def _fetched(self, fetched: Iterable[Fetched], now: float) -> bool:
-        """Report what a poll has returned; return whether it had records."""
+    def _fetched(self, fetched: Iterable[Fetched], now: float) -> None:
+        """Report what a poll has returned."""
         self.machine.polled(now)
-        has_records = False
         for place, records in fetched:
-            has_records = True
-            is_of_letters = self._arguments.letters is not None
-            ours = list(filter(self._is_ours, records)) if is_of_letters else records
+            ours = (
+                records
+                if self._arguments.letters is None
+                else list(filter(self._is_ours, records))
+            )
             self.machine.fetched(place, ours, now)
-        return has_records
 
     def _is_ours(self, record: Any) -> bool:
         """Return whether this group has set a dead letter aside."""
@@ -507,25 +532,9 @@ class BaseDriver:
 
     def _letter_topics(self) -> set[str]:
         """Return the dead-letter topics that this run may need."""
-        if "dead_letter" not in ways_of_rejecting(self._policy):
-            return set()
-        return {
-            self._policy.dead_letter.topic_for(topic) for topic in self._shell.topics()
-        }
-
-    def _refuse_missing(self, missing: Collection[str]) -> None:
-        """Refuse to begin without a topic for dead letters.
-
-        Raises:
-            ClientConfigurationError: Some topics do not exist.
-        """
-        if missing:
-            names = ", ".join(sorted(missing))
-            raise self._shell.errors.make(
-                ClientConfigurationError,
-                f"process(): on_reject is dead_letter, and the topic {names} does not "
-                "exist: create it, or name another one in dead_letter.topic",
-            )
+        has_letters = "dead_letter" in ways_of_rejecting(self._policy)
+        topic_for = self._policy.dead_letter.topic_for
+        return set(map(topic_for, self._shell.topics())) if has_letters else set()
 
     def _check_topics(self) -> Generator[Any, Any, None]:
         """Refuse to begin without the topics that this run needs.
@@ -533,8 +542,14 @@ class BaseDriver:
         Raises:
             ClientConfigurationError: Some topics do not exist.
         """
-        self._refuse_missing((yield from self._missing(self._letter_topics())))
-        self._refuse_absent((yield from self._missing(self._topics_with_ends())))
+        needs_ends = self._arguments.until_end
+        for topics, why in (
+            (self._letter_topics(), _NO_LETTERS),
+            (self._shell.topics() if needs_ends else (), _NO_END),
+        ):
+            if missing := (yield from self._missing(topics)):
+                text = f"process(): {why}".format(", ".join(sorted(missing)))
+                raise self._shell.errors.make(ClientConfigurationError, text)
 
     def _missing(self, topics: Collection[str]) -> Generator[Any, Any, Collection[str]]:
         """Return the topics that do not exist; asked again if there is no answer."""
@@ -596,24 +611,6 @@ class BaseDriver:
             for index, result in zip(changed, again, strict=True):
                 results[index] = result
         return results
-
-    def _topics_with_ends(self) -> Collection[str]:
-        """Return the topics to whose ends this run reads."""
-        return self._shell.topics() if self._arguments.until_end else ()
-
-    def _refuse_absent(self, missing: Collection[str]) -> None:
-        """Refuse to read to the end of a topic that has none.
-
-        Raises:
-            ClientConfigurationError: Some topics do not exist.
-        """
-        if missing:
-            names = ", ".join(sorted(missing))
-            raise self._shell.errors.make(
-                ClientConfigurationError,
-                f"process(until_end=True): the topic {names} does not exist, so it has "
-                "no end: create it, or correct the name",
-            )
 
     def _seeks(self) -> list[tuple[TopicPartition, int]]:
         """Return where the client reads on after the run: what is not done."""

@@ -29,20 +29,6 @@ def auto_commits(errors: ClientErrors, setting: str) -> KafkaGuardError:
     )
 
 
-def needs_letter_producer(errors: ClientErrors, why: str) -> KafkaGuardError:
-    """Make the error of a client whose settings are not known.
-
-    Args:
-        errors: Makes the client's errors.
-        why: Why no producer can be built.
-    """
-    return errors.make(
-        ClientConfigurationError,
-        f"process(): on_reject is dead_letter, and {why}: give dead_letter_producer=, "
-        "or let the guard build the consumer: guard(factory=..., config={...})",
-    )
-
-
 def check_once(
     errors: ClientErrors, producer: Any, transactional_id: object, isolation: str
 ) -> None:

@@ -27,8 +27,10 @@ if TYPE_CHECKING:
 class Listener(Protocol):
     """What a shell tells of rebalances."""
 
-    def assigned(self, places: Iterable[TopicPartition]) -> None:
-        """Partitions are assigned."""
+    def assigned(
+        self, places: Iterable[TopicPartition], *, keeps_round: bool = False
+    ) -> None:
+        """Partitions are assigned; the open round goes on, or is aborted."""
 
     def lost(self, places: Iterable[TopicPartition]) -> None:
         """Partitions are lost: another member may own them by now."""
@@ -92,10 +94,10 @@ class Shell(Protocol):
         """Undo :meth:`listen`."""
 
     def pause(self, places: Iterable[TopicPartition]) -> None:
-        """Pause partitions that the application has not paused."""
+        """Pause partitions."""
 
     def resume(self, places: Iterable[TopicPartition]) -> None:
-        """Resume the partitions that :meth:`pause` has paused."""
+        """Resume what :meth:`pause` has paused, and the application has not."""
 
     def seek(self, place: TopicPartition, offset: int) -> None:
         """Set the position of a partition, if it is still assigned."""

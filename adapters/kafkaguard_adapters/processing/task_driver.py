@@ -1,7 +1,7 @@
 """The driver of clients whose calls are awaited: one pump, and workers in tasks.
 
-All of it runs in the event loop of the client, so there is no lock. The coroutine that
-called ``run`` is the *pump*; it alone polls the client.
+All of it runs in the event loop of the client; other threads may ask for the progress.
+The coroutine that called ``run`` is the *pump*; it alone polls the client.
 """
 
 from __future__ import annotations
@@ -74,14 +74,14 @@ class TaskDriver(BaseDriver):
         Raises:
             BaseException: What has ended the run.
         """
-        await arun(self._check_topics())
-        if self._transactions is not None:
-            self._transactions.open()
-        assigned = self._shell.listen(self)
-        for _ in range(self._arguments.workers):
-            self._start(self._work())
-        self._begin(self._send_letters())
         try:
+            await arun(self._check_topics())
+            if self._transactions is not None:
+                self._transactions.open()
+            assigned = self._shell.listen(self)
+            for _ in range(self._arguments.workers):
+                self._start(self._work())
+            self._begin(self._send_letters())
             if assigned:
                 self.assigned(assigned)
             await self._pump()
@@ -189,16 +189,18 @@ class TaskDriver(BaseDriver):
         work = self._handle if batch is None else self._handle_batch
         offset_of, handler = self._shell.offset_of, self._make_handler()
         while True:
-            chunk = machine.take(clock())
+            with self._lock:
+                chunk = machine.take(clock())
             if chunk is None:
                 await self._wait_for_work()
                 continue
             CURRENT.set((chunk, self.seconds_of, offset_of))
             attempted, failures = await work(chunk, handler)
             now = clock()
-            machine.finished(chunk, attempted, failures, now)
+            with self._lock:
+                machine.finished(chunk, attempted, failures, now)
+                self._after_fact()
             self._note_time(chunk, now)
-            self._after_fact()
             self._wake_worker()
             await asyncio.sleep(0)  # a handler need not suspend
 

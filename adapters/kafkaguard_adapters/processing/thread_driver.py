@@ -23,7 +23,7 @@ from kafkaguard_adapters.producing.steps import run
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from kafkaguard._processing.report import ProcessReport, Progress
+    from kafkaguard._processing.report import ProcessReport
     from kafkaguard._processing.work import Chunk
     from kafkaguard._retries.events import Event
     from kafkaguard_adapters.processing.arguments import Arguments
@@ -48,7 +48,6 @@ class ThreadDriver(BaseDriver):
     _shell: ThreadShell
     _transactions: Transactions | None = None
     _event = threading.Event
-    _lock: threading.Condition
 
     def __init__(
         self,
@@ -62,7 +61,6 @@ class ThreadDriver(BaseDriver):
             self._transactions = Transactions(
                 arguments.producer, shell.send_name, self.machine
             )
-        self._lock = threading.Condition(threading.Lock())
         self._letters = SimpleQueue()
         self._threads: set[int] = set()
 
@@ -72,12 +70,12 @@ class ThreadDriver(BaseDriver):
         Raises:
             BaseException: What has ended the run.
         """
-        run(self._check_topics())
-        if self._transactions is not None:
-            self._transactions.open()
-        assigned = self._shell.listen(self)
-        self._start_threads()
         try:
+            run(self._check_topics())
+            if self._transactions is not None:
+                self._transactions.open()
+            assigned = self._shell.listen(self)
+            self._start_threads()
             if assigned:
                 self.assigned(assigned)
             self._pump()
@@ -85,11 +83,13 @@ class ThreadDriver(BaseDriver):
                 with suppress(KafkaGuardError):  # it may be revoked by now
                     self._shell.seek(place, offset)
         finally:
-            self._over.set()
+            try:
+                self._shell.unlisten()
+            finally:
+                self._over.set()  # close() goes on in another thread
             self._letters.put(None)
             with self._lock:
                 self._wake_workers()
-            self._shell.unlisten()
             if self._transactions is not None:
                 self._transactions.close()
             self._tell()
@@ -103,16 +103,6 @@ class ThreadDriver(BaseDriver):
         self.request_stop()
         if threading.get_ident() not in self._threads:
             self._over.wait()
-
-    def progress(self) -> Progress:
-        """Return how the run stands."""
-        with self._lock:
-            return super().progress()
-
-    def report(self) -> ProcessReport:
-        """Return the counts so far."""
-        with self._lock:
-            return super().report()
 
     def _start_threads(self) -> None:
         self._threads.add(threading.get_ident())

@@ -4,15 +4,14 @@
 
 from __future__ import annotations
 
-from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final
 
 from aiokafka.abc import ConsumerRebalanceListener
 
 from kafkaguard._cluster.reports import as_partition
+from kafkaguard_adapters.processing.assignment import Pauses, chain
 
 if TYPE_CHECKING:
-    from kafkaguard._cluster.reports import TopicPartition
     from kafkaguard_adapters.processing.shell import AwaitedListener
 
 _MS: Final = 1000
@@ -56,6 +55,11 @@ class Deserialisers:
         """Let the client return bytes."""
         self._fetcher._key_deserializer = self._fetcher._value_deserializer = None
 
+    def call(self, part: str, record: Any) -> Any:
+        """Deserialise the key or the value of a record."""
+        deserialiser, data = getattr(self, part), getattr(record, part)
+        return data if deserialiser is None else deserialiser(data)
+
     def put_back(self) -> None:
         """Let the client call them again."""
         self._fetcher._key_deserializer = self.key
@@ -68,36 +72,28 @@ class Rebalances(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
     Args:
         consumer: The client's consumer.
         driver: The driver of the run.
-        paused: The partitions that the run has paused: new ones are not.
     """
 
-    def __init__(
-        self, consumer: Any, driver: AwaitedListener, paused: set[TopicPartition]
-    ) -> None:
-        self._paused = paused
+    def __init__(self, consumer: Any, driver: AwaitedListener) -> None:
         self._subscription = consumer._subscription
+        self.pauses = Pauses(self._subscription)
         self._driver = driver
         self._theirs = self._subscription._listener
         self._subscription._listener = self
 
     def stop(self) -> None:
-        """Leave the client to the application's listener."""
+        """Leave the client to the application."""
+        self.pauses.stop()
         if self._subscription._listener is self:
             self._subscription._listener = self._theirs
 
     async def on_partitions_revoked(self, revoked: Any) -> None:
         """Wait for what runs, and commit it."""
         await self._driver.revoke(map(as_partition, revoked))
-        await self._chain("on_partitions_revoked", revoked)
+        await chain(self._theirs, "on_partitions_revoked", revoked)
 
     async def on_partitions_assigned(self, assigned: Any) -> None:
         """Read new partitions."""
-        self._paused.difference_update(map(as_partition, assigned))
-        await self._chain("on_partitions_assigned", assigned)
+        self.pauses.assigned(assigned)
+        await chain(self._theirs, "on_partitions_assigned", assigned)
         self._driver.assigned(map(as_partition, assigned))
-
-    async def _chain(self, name: str, partitions: Any) -> None:
-        method = getattr(self._theirs, name, None)
-        result = None if method is None else method(partitions)
-        if isawaitable(result):
-            await result

@@ -12,15 +12,12 @@ the guard forgets the state of revoked partitions, as Java's client does.
 
 from __future__ import annotations
 
-from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Final
 
 from kafkaguard._cluster.reports import as_partition
+from kafkaguard_adapters.processing.assignment import Pauses, chain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from kafkaguard._cluster.reports import TopicPartition
     from kafkaguard_adapters.processing.shell import Listener
 
 #: Seconds between two looks whether a listener may return.
@@ -72,22 +69,19 @@ class Rebalances:
     Args:
         consumer: The client's consumer.
         listener: The guard's.
-        paused: The partitions that the run has paused, not the application.
     """
 
-    def __init__(
-        self, consumer: Any, listener: Listener, paused: set[TopicPartition]
-    ) -> None:
-        self._paused = paused
-        self._theirs_paused: set[Any] = set()
+    def __init__(self, consumer: Any, listener: Listener) -> None:
         self._subscription = consumer._subscription
+        self.pauses = Pauses(self._subscription)
         self._net = consumer._coordinator._net if consumer._coordinator else None
         self._listener = listener
         self._theirs = self._subscription.rebalance_listener
         self._subscription.rebalance_listener = self
 
     def stop(self) -> None:
-        """Leave the client to the application's listener."""
+        """Leave the client to the application."""
+        self.pauses.stop()
         if self._subscription.rebalance_listener is self:
             self._subscription.rebalance_listener = self._theirs
 
@@ -97,29 +91,21 @@ class Rebalances:
         revocation = listener.begin_revocation(map(as_partition, revoked))
         while not listener.is_given_up(revocation):
             await self._net.sleep(_STEP_S)  # type: ignore[union-attr]  # it has a group
-        await self._chain("on_partitions_revoked", revoked)
+        await chain(self._theirs, "on_partitions_revoked", revoked)
         state = self._subscription
-        self._theirs_paused |= state.paused_partitions() - self._paused
         kept = set(state.assignment) - set(revoked)
         if len(kept) < len(state.assignment):
             state.assign_from_subscribed(sorted(kept))
 
     async def on_partitions_assigned(self, assigned: Any) -> None:
         """Read new partitions."""
-        for place in self._theirs_paused.intersection(assigned):
+        for place in self.pauses.of_user.intersection(assigned):
             self._subscription.pause(place)
-        self._theirs_paused.clear()
-        self._paused.difference_update(map(as_partition, assigned))
-        await self._chain("on_partitions_assigned", assigned)
+        self.pauses.assigned(assigned)
+        await chain(self._theirs, "on_partitions_assigned", assigned)
         self._listener.assigned(map(as_partition, assigned))
 
     async def on_partitions_lost(self, lost: Any) -> None:
         """Commit nothing of partitions that are lost."""
         self._listener.lost(map(as_partition, lost))
-        await self._chain("on_partitions_lost", lost)
-
-    async def _chain(self, name: str, partitions: Any) -> None:
-        method: Callable[[Any], Any] | None = getattr(self._theirs, name, None)
-        result = None if method is None else method(partitions)
-        if isawaitable(result):
-            await result
+        await chain(self._theirs, "on_partitions_lost", lost)
