@@ -19,7 +19,8 @@ TOPICS = (
     "clicks",
     "invoices",
     "shipments",
-    "shipments.dlq", "payments-once",
+    "shipments.dlq",
+    "payments-once",
     "payments.dlq",
     "ledger",
 )

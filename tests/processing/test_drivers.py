@@ -19,7 +19,7 @@ import pytest
 from kafkaguard import load_policy, stop_on_signals
 from kafkaguard._cluster.reports import TopicPartition
 from kafkaguard._delivery.facts import Raw
-from kafkaguard._errors import ClientStateError
+from kafkaguard._errors import ClientConfigurationError, ClientStateError
 from kafkaguard_adapters.aiokafka.errors import errors as aiokafka_errors
 from kafkaguard_adapters.kafka_python.errors import errors as kafka_python_errors
 from kafkaguard_adapters.processing.arguments import Arguments
@@ -63,6 +63,7 @@ class Shell:
         self.commits, self.letters, self.calls = [], [], []
         self.asked, self.threads = [], defaultdict(set)
         self.is_closed = threading.Event()
+        self.missing = set()
 
     def listen(self, listener):
         self.listener = listener
@@ -74,8 +75,8 @@ class Shell:
     def topics(self):
         return {PLACE.topic}
 
-    def missing_topics(self, _):
-        return set()
+    def missing_topics(self, topics):
+        return self.missing.intersection(topics)
 
     def poll(self, most, seconds):
         self.calls.append("poll")
@@ -315,6 +316,25 @@ def test_new_partitions_abort_the_open_round_of_a_classic_group(keeps_round):
     names = [name for name, *_ in producer.calls]
     assert ("abort_transaction" not in names) is keeps_round
     assert ("send_offsets_to_transaction", {PLACE: 2}, "metadata") in producer.calls
+
+
+@pytest.mark.parametrize(
+    ("missing", "arguments", "text"),
+    [
+        (PLACE.topic, {}, "until_end is set, and the topic"),
+        ("letters", {}, r"the topic letters does not exist.* dead_letter\.topic"),
+        ("letters", {"letters": "letters"}, "letters: the topic letters does not"),
+    ],
+)
+def test_a_topic_that_is_not_there_is_told_at_the_call(missing, arguments, text):
+    """With the argument or the setting that names it."""
+    shell = Shell()
+    shell.missing = {missing}
+    policy = load_policy(
+        {"on_reject": "dead_letter", "dead_letter": {"topic": "letters"}}
+    )
+    with pytest.raises(ClientConfigurationError, match=text):
+        run_threads(shell, print, policy, **arguments)
 
 
 def test_one_thread_polls_others_handle_and_another_one_sends_letters():

@@ -91,13 +91,15 @@ LETTERS: Final = 100
 #: What a listener leaves for the client itself, of the time that it has.
 MARGIN_S: Final = 2.0
 #: Why a run does not begin without some topics.
+_NOT_THERE: Final = "the topic {} does not exist, or this user may not see it"
+_NOTHING_TO_HANDLE: Final = f"letters: {_NOT_THERE}: correct the name"
 _NO_LETTERS: Final = (
-    "on_reject is dead_letter, and the topic {} does not exist: create it, or name "
-    "another one in dead_letter.topic"
+    f"on_reject is dead_letter, and {_NOT_THERE}: create it, or name another one in "
+    "dead_letter.topic"
 )
 _NO_END: Final = (
-    "until_end is set, and the topic {} does not exist, so it has no end: create it, "
-    "or correct the name"
+    f"until_end is set, and {_NOT_THERE}, so it has no end: create it, or correct the "
+    "name"
 )
 #: After these, the next poll may succeed.
 _PASSES: Final = frozenset(
@@ -542,8 +544,9 @@ class BaseDriver:
         Raises:
             ClientConfigurationError: Some topics do not exist.
         """
-        needs_ends = self._arguments.until_end
+        needs_ends, letters = self._arguments.until_end, self._arguments.letters
         for topics, why in (
+            ((letters,) if letters else (), _NOTHING_TO_HANDLE),
             (self._letter_topics(), _NO_LETTERS),
             (self._shell.topics() if needs_ends else (), _NO_END),
         ):

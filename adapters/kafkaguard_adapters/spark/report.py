@@ -67,9 +67,9 @@ class WriteReport:
         resent: Records sent again, because they were certainly not written: another
             record of their batch was refused, or the policy allowed further attempts.
         retried_tasks: Tasks that Spark ran again one by one; records of their first
-            attempts are in the topic twice, unless they were written exactly once. When an executor is lost, Spark may repeat
-            a whole stage: its tasks are not counted here, but their records are in
-            ``maybe_twice``.
+            attempts are in the topic twice, unless they were written exactly once. When
+            an executor is lost, Spark may repeat a whole stage: its tasks are not
+            counted here, but their records are in ``maybe_twice``.
         appended: By how many records the topics grew since the write was first tried,
             by their end offsets; None if a topic or that moment is unknown.
         seconds: The duration of the write.
