@@ -142,6 +142,7 @@ def _resource(kind: str, name: str) -> str:
         "topic": "the topic",
         "letters": "the dead-letter topic",
         "group": "the group",
+        "group.letters": "the group `<group>.letters`",
         "transaction": "the transactional id",
     }
     return words[name]
