@@ -39,7 +39,7 @@ extensions = [
     "tables",
     "atlas_tables",
 ]
-myst_enable_extensions = ["colon_fence"]
+myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 autodoc_typehints = "description"
 autodoc_typehints_description_target = "documented_params"
