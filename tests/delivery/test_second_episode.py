@@ -60,6 +60,8 @@ def test_a_record_whose_client_is_always_to_blame_waits_longer_each_time(code):
     machine, now, waits = machine_of(), 0.0, []
     batch = begun(machine)
     for number in range(8):
+        if number == 7:
+            record.client_failures = 5_000  # hours later
         refused = refusals(batch, code, "batch", first_try=True)
         commands = [*machine.failed(batch, refused, now)]
         if not number:
