@@ -60,8 +60,6 @@ def test_a_record_whose_client_is_always_to_blame_waits_longer_each_time(code):
     machine, now, waits = machine_of(), 0.0, []
     batch = begun(machine)
     for number in range(8):
-        if number == 7:
-            record.client_failures = 5_000  # hours later
         refused = refusals(batch, code, "batch", first_try=True)
         commands = [*machine.failed(batch, refused, now)]
         if not number:
@@ -75,6 +73,8 @@ def test_a_record_whose_client_is_always_to_blame_waits_longer_each_time(code):
         batch.items = [Item(record.raw, is_new=False)]
         machine.began(batch)
         machine.sent("t", batch.items, now)
+        if number == 6:  # hours later
+            record.client_failures = 5_000
     assert waits == pytest.approx([0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0], abs=0.01)
 
 
