@@ -63,6 +63,9 @@ INSTALLS: dict[str, list[Run]] = {
         Run("kafkaguard pipeline run flights.yaml --json", '"NULL_KEY": 1'),
     ],
     "spark,testing": [Run("python readme_spark.py", "2 delivered, 1 dead-lettered")],
+    "cli,spark,testing": [
+        Run("python exactly_once.py", "2 delivered, at most 0 duplicates")
+    ],
     "demo": [Run("python demo_data.py"), Run("kafkaguard demo --help", "336,776")],
     "testing": [
         Run("python -m pytest --fixtures", "kafka_faults"),
@@ -166,10 +169,11 @@ def _write_programs(folder: Path) -> None:
     shutil.copytree(Path(__file__).with_name("installs"), folder)
     shutil.copy(ROOT / "examples/test_with_faults.py", folder)
     readme, testing = ROOT / "README.md", ROOT / "docs/testing.md"
-    spark = ROOT / "docs/spark.md"
+    spark, once = ROOT / "docs/spark.md", ROOT / "docs/exactly_once.md"
     for name, text in {
         "readme_first.py": _blocks(readme, "python")[0],
         "readme_spark.py": _block(readme, "python", "kafkaguard.spark.write"),
+        "exactly_once.py": _block(once, "python", "exactly_once="),
         "flights.yaml": _block(spark, "yaml", "source:"),
         "test_orders.py": "\n".join(_blocks(testing, "python")[:4]),
     }.items():

@@ -20,6 +20,7 @@ import importlib.util
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from kafkaguard.testing import StartError
@@ -67,9 +68,10 @@ def leave_connection() -> None:
     connection = session._jvm._gateway_client.get_thread_connection()
     if connection is not None:
         connection.close()
-    # A new connection has a new thread in Java, where no session is active yet.
-    classes = session._get_j_spark_session_class(session._jvm)
-    classes.setActiveSession(session._jsparkSession)
+    with suppress(OSError):  # Java has ended
+        # A new connection has a new thread in Java, where no session is active yet.
+        classes = session._get_j_spark_session_class(session._jvm)
+        classes.setActiveSession(session._jsparkSession)
 
 
 def record_archive() -> None:

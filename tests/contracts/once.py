@@ -180,9 +180,16 @@ class OnceContract:
         check_kills(kafka_cluster, self.client, self.kills)
 
 
-def check_kills(cluster, client, kills):
-    """Kill a service at random, at work; check that each input has its output once."""
-    count = 1000 * kills  # a service handles fewer between two kills
+def check_kills(cluster, client, kills, each=1000):
+    """Kill a service at random, at work; check that each input has its output once.
+
+    Args:
+        cluster: The brokers.
+        client: The service's client.
+        kills: How many.
+        each: More inputs than the service handles between two kills.
+    """
+    count = each * kills
     topic = cluster.create_topic(partitions=3)
     out = cluster.create_topic(partitions=1)
     fill(cluster, topic, count, keys=30)

@@ -270,10 +270,10 @@ def test_other_rows_are_refused_and_settled(
     with pytest.raises(e.ClientConfigurationError, match="rows differ") as refused:
         write(fewer, anew=True)
     assert str(refused.value).count("(digest ") == 2
-    accept = ["once", "accept", name, "--batch", "0"]
-    assert f"`kafkaguard {' '.join(accept)}`" in str(refused.value)
     servers = ["-b", kafka_cluster.bootstrap_servers]
-    assert run_command([*accept, *servers]) == 0
+    accept = ["once", "accept", "--batch", "0", name, *servers]
+    assert f"`kafkaguard {' '.join(accept)}`" in str(refused.value)
+    assert run_command(accept) == 0
     assert write(fewer, anew=True).replayed == (SHARDS, ROWS - 1)
     assert landed(kafka_cluster, kafka_topic) == TEXTS
     assert run_command(["once", "forget", name, *servers]) == 0
