@@ -64,7 +64,7 @@ def committed(cluster, group, topic, partitions):
     )
     places = [confluent_kafka.TopicPartition(topic, n) for n in range(partitions)]
     try:
-        offsets = [each.offset for each in consumer.committed(places, timeout=10)]
+        offsets = [each.offset for each in consumer.committed(places, timeout=30)]
     finally:
         consumer.close()
     return [None if offset < 0 else offset for offset in offsets]

@@ -46,7 +46,7 @@ def _run(name, tmp_path, environment):
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=380,
     )
     assert done.returncode == 0, done.stderr
     assert "StackingWarning" not in done.stderr
