@@ -25,7 +25,7 @@ from kafkaguard.testing import KafkaCluster
 PAIRS = 7
 #: Each client's records at full speed, which take some seconds.
 RECORDS = {"kafka-python": 60_000, "confluent-kafka": 400_000, "aiokafka": 60_000}
-PACED, GAP_S = 5_000, 0.001
+PACED, GAP_S, PATIENCE_S = 5_000, 0.001, 60.0
 LINGER_MS = 5
 VALUES = [b"%0100d" % n for n in range(1000)]
 KEYS = [b"k%d" % n for n in range(1000)]
@@ -51,7 +51,7 @@ def full_speed(count, send, end):
 
 
 def paced(send, wait):
-    """Return what each record has waited, in seconds."""
+    """Return what each record has waited, in seconds; records may take a minute."""
     waits = []
     start = time.perf_counter()
     for n in range(PACED):
@@ -59,7 +59,9 @@ def paced(send, wait):
             wait(left)
         begin = time.perf_counter()
         send(n, lambda *_, begin=begin: waits.append(time.perf_counter() - begin))
+    end = time.perf_counter() + PATIENCE_S
     while len(waits) < PACED:
+        assert time.perf_counter() < end, "some records were not confirmed"
         wait(GAP_S)
     return waits
 

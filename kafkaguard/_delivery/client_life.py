@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kafkaguard._delivery.table import CLIENTS, ClientEvent, ClientState
+from kafkaguard._retries.backoff import doubled
 
 if TYPE_CHECKING:
     from kafkaguard._delivery.facts import Batch, Place
@@ -13,8 +14,6 @@ if TYPE_CHECKING:
 ANSWER_S = 5.0
 #: Seconds until building is tried again: the first and the longest wait.
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.25, 10.0
-#: The most doublings of the first pause, which more than reach the longest.
-_DOUBLINGS = 10
 #: How many clients in a row may die before they have worked, before there is no
 #: successor until a send requests one.
 MOST_DEATHS = 4
@@ -127,10 +126,8 @@ class ClientLife:
         """
         self.happens(ClientEvent.NEVER if is_final else ClientEvent.NOT_YET)
         self.error = error
-        doublings = min(self._failures, _DOUBLINGS)
-        pause = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2**doublings)
+        self.not_before = now + doubled(FIRST_PAUSE_S, self._failures, LONGEST_PAUSE_S)
         self._failures += 1
-        self.not_before = now + pause
 
     def describe_death(self) -> str:
         """Return what killed the client: code and partition."""

@@ -25,6 +25,7 @@ from kafkaguard._errors import (
     MessageTooLargeError,
 )
 from kafkaguard._errors.base import Action
+from kafkaguard._retries.backoff import doubled
 from kafkaguard._retries.events import (
     DeadLetterEvent,
     RejectEvent,
@@ -47,8 +48,6 @@ if TYPE_CHECKING:
 
 #: Seconds between attempts outside the policy's; they grow up to `DRAIN_S`.
 FIRST_GAP_S = 0.05
-#: The most doublings of the first one, which more than reach the longest.
-_DOUBLINGS = 10
 _NO_BYTES = "the record's bytes cannot be read"
 _CLOSED = "the producer was closed before it was confirmed"
 
@@ -122,8 +121,8 @@ class Outcomes:
         topic = record.place.topic
         number = record.resend_count + 2  # the first attempt is number 1
         singles = record.singles if record.is_suspect else 0
-        times = min(_DOUBLINGS, max(singles, record.client_failures))
-        gap = min(DRAIN_S, FIRST_GAP_S * 2**times) if times > 1 else 0.0
+        times = max(singles, record.client_failures)
+        gap = doubled(FIRST_GAP_S, times, DRAIN_S) if times > 1 else 0.0
         self._outbox.tell(
             RetryEvent, topic, number=number, wait=gap, action=Action.RETRY
         )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+#: More doublings than any wait needs to reach its longest, and few enough for a float.
+_MOST_DOUBLINGS: Final = 64
 
 
 class Backoff(Protocol):
@@ -38,6 +41,11 @@ class Backoff(Protocol):
     @property
     def honour_throttle(self) -> bool:
         """Whether the broker's ``throttle_time_ms`` is a lower bound."""
+
+
+def doubled(first: float, times: int, longest: float) -> float:
+    """Return a wait that is doubled so many times, and at most the longest."""
+    return min(longest, first * 2.0 ** min(times, _MOST_DOUBLINGS))
 
 
 def worst_wait(backoff: Backoff, number: int) -> float:

@@ -14,6 +14,7 @@ from kafkaguard._errors import (
     RemoteStorageNotReadyError,
     UnstableOffsetCommitError,
 )
+from kafkaguard._retries.backoff import doubled
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
@@ -51,9 +52,8 @@ def backoff(
         tries: How many tries have failed, 1 or more.
         uniform: Returns a random number between two numbers.
     """
-    base = min(BACKOFF_FLOOR_S * 2 ** (tries - 1), BACKOFF_CEILING_S)
-    delay: float = base * uniform(1.0, 1.0 + _JITTER)
-    return delay
+    base = doubled(BACKOFF_FLOOR_S, tries - 1, BACKOFF_CEILING_S)
+    return base * uniform(1.0, 1.0 + _JITTER)
 
 
 def halve(deadline: float) -> float:

@@ -545,11 +545,13 @@ class BaseDriver:
             ClientConfigurationError: Some topics do not exist.
         """
         needs_ends, letters = self._arguments.until_end, self._arguments.letters
-        for topics, why in (
-            ((letters,) if letters else (), _NOTHING_TO_HANDLE),
+        checks: Iterable[tuple[Collection[str], str]] = (
             (self._letter_topics(), _NO_LETTERS),
             (self._shell.topics() if needs_ends else (), _NO_END),
-        ):
+        )
+        if letters is not None:  # the only topic: read to its end, and written again
+            checks = [((letters,), _NOTHING_TO_HANDLE)]
+        for topics, why in checks:
             if missing := (yield from self._missing(topics)):
                 text = f"process(): {why}".format(", ".join(sorted(missing)))
                 raise self._shell.errors.make(ClientConfigurationError, text)
