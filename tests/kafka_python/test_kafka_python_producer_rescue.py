@@ -122,12 +122,12 @@ class TestInDoubt:
         report = producer.flush()
         assert (report.delivered + report.failed, report.in_doubt) == (9, 0)
 
-    def lose_answer(self, cluster, faults, topic, make, policy="default"):
+    def lose_answer(self, cluster, faults, topic, make, policy="default", **settings):
         """Send a record whose answer is lost while its producer dies of another."""
         stale, facts = stale_topic(cluster)
         faults.on("Produce", topic=topic).drop(times=1)
         faults.on("Produce", topic=stale).delay(LATENCY_S)
-        producer = make(faults, facts, policy, linger_ms=20)
+        producer = make(faults, facts, policy, linger_ms=20, **settings)
         producer.partitions_for(topic)
         keyless = producer.send(stale, b"-")
         faults.wait_for("Produce", count=1)
@@ -180,6 +180,30 @@ class TestInDoubt:
             ghost.send(kafka_topic, b"late", b"k").get(10)
         ghost.close(1)
         assert read(kafka_cluster, kafka_topic) == [(b"k", b"old"), (b"k", b"new")]
+
+    def test_no_two_successors_have_the_same_epoch(
+        self, kafka_cluster, kafka_topic, kafka_faults, make
+    ):
+        """Else a broker takes a record of the second for a copy, and drops it."""
+        producer, lost = self.lose_answer(
+            kafka_cluster, kafka_faults, kafka_topic, make,
+            delivery_timeout_ms=2000, request_timeout_ms=1500,
+        )  # fmt: skip
+        used = [identity(producer)]
+        assert outcome(lost).verdict.action is Action.IN_DOUBT
+        for n in (1, 3):
+            assert outcome(producer.send(kafka_topic, b"%d" % n, b"k")) == n
+            used.append(identity(producer))
+            refusing = kafka_faults.on("Produce").fail("NOT_ENOUGH_REPLICAS")
+            late = producer.send(kafka_topic, b"%d" % (n + 1), b"k")
+            until(lambda dead=producer.client: producer.client is not dead)
+            refusing.remove()
+            assert outcome(late) == n + 1
+        used.append(identity(producer))
+        assert [each.epoch for each in used] == [0, 1, 2, 3]
+        assert len({each.producer_id for each in used}) == 1
+        values = [value for _, value in read(kafka_cluster, kafka_topic)]
+        assert values == [b"old", b"1", b"2", b"3", b"4"]
 
     def test_an_answer_after_the_write_is_in_doubt(
         self, kafka_cluster, kafka_topic, kafka_faults, make

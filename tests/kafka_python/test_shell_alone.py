@@ -40,6 +40,7 @@ from kafkaguard_adapters.kafka_python import shell as shell_module
 from kafkaguard_adapters.kafka_python._private import reading
 from kafkaguard_adapters.kafka_python.batches import LoneRecord, SourceBatch
 from kafkaguard_adapters.kafka_python.shell import MARGIN_S, KafkaPythonShell, traits_of
+from kafkaguard_adapters.producing.epochs import Epochs
 
 PLACE = TopicPartition("t", 0)
 
@@ -768,14 +769,24 @@ class TestTraits:
         producer._transaction_manager.producer_id_and_epoch = ProducerIdAndEpoch(
             7, epoch
         )
-        assert reading.next_identity(producer, source(b"a", sequence=sequence)) == found
+        batch = source(b"a", sequence=sequence)
+        assert reading.next_identity(producer, batch, Epochs()) == found
 
     def test_another_id_of_the_producer_says_nothing_about_the_batch(self):
         """Only the batch's own epoch counts then; and the last one has no next."""
         producer = Producer()
         producer._transaction_manager.producer_id_and_epoch = ProducerIdAndEpoch(8, 30)
         batch = source(b"a", sequence=0)
-        assert reading.next_identity(producer, batch) == ProducerIdAndEpoch(7, 2)
+        assert reading.next_identity(producer, batch, Epochs()) == (
+            ProducerIdAndEpoch(7, 2)
+        )
         last = ProducerBatch(PLACE, MemoryRecordsBuilder(2, 0, 1000))
         last.records.set_producer_state(7, 32_767, 0, False)
-        assert reading.next_identity(producer, last) is None
+        assert reading.next_identity(producer, last, Epochs()) is None
+
+    def test_no_two_successors_take_the_same_epoch(self):
+        """A dead one may have given up its id, and its batch may not be in doubt."""
+        producer, batch, epochs = Producer(), source(b"a", sequence=0), Epochs()
+        producer._transaction_manager.producer_id_and_epoch = ProducerIdAndEpoch(-1, -1)
+        taken = [reading.next_identity(producer, batch, epochs) for _ in range(3)]
+        assert taken == [ProducerIdAndEpoch(7, epoch) for epoch in (2, 3, 4)]

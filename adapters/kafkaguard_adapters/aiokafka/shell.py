@@ -39,6 +39,7 @@ from kafkaguard_adapters.aiokafka.batches import (
     settle_whole,
 )
 from kafkaguard_adapters.aiokafka.errors import errors
+from kafkaguard_adapters.producing.epochs import Epochs
 from kafkaguard_adapters.producing.null_keys import LetterCheck
 from kafkaguard_adapters.producing.reporting import ReportingShell
 
@@ -119,6 +120,7 @@ class AIOKafkaShell(ReportingShell):
         self._open: dict[SourceBatch, None] = {}
         self._generation = -1
         self._numbers = itertools.count()
+        self._epochs = Epochs()
         self._is_closed = False
         self._retired: list[Any] = []
         #: By the batch builder that the application sends as a batch.
@@ -312,7 +314,7 @@ class AIOKafkaShell(ReportingShell):
         successor = self._builder.build()
         await self._start(successor)
         if isinstance(locking_out, SourceBatch) and reading.is_idempotent(successor):
-            identity = reading.next_identity(dead, locking_out.producer)
+            identity = reading.next_identity(dead, locking_out.producer, self._epochs)
             if identity is not None:
                 moving.take_identity(successor, identity)
         if self._is_closed:

@@ -110,6 +110,9 @@ _ONLY_OPEN: Final = (
 )
 #: Most seconds that a ``poll`` blocks in the client before the guard does what is due.
 _SLICE_S: Final = 0.2
+#: Seconds between two calls that find nothing. Since 2.16.1 the client lets one thread
+#: in at a time, and a thread that waits looks once a millisecond whether it may.
+_TURN_S: Final = 0.005
 #: Seconds between two checks of the readers' positions.
 _CHECK_EVERY_S: Final = 0.5
 #: Seconds between two checks of what is due while each poll returns a record.
@@ -359,9 +362,12 @@ class GuardedConsumer(Processing, BlockingConsumer):
         )
         try:
             with self._in_client:
-                return call(max(_AT_ONCE, seconds_left))
+                found = call(max(_AT_ONCE, seconds_left))
         except _RAISED as error:
             raise self._translate_raised(error) from error
+        if seconds_left > 10 * _TURN_S and (found is None or found == []):
+            time.sleep(_TURN_S)  # so that pause(), say, of another thread gets its turn
+        return found
 
     def _translate_raised(self, error: BaseException) -> KafkaGuardError:
         """Translate an error that the client has raised.

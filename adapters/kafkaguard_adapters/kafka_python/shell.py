@@ -22,6 +22,7 @@ from kafkaguard_adapters.kafka_python._private import moving, reading
 from kafkaguard_adapters.kafka_python.batches import LoneRecord, SourceBatch, reason_of
 from kafkaguard_adapters.kafka_python.errors import errors
 from kafkaguard_adapters.kafka_python.future import record_of
+from kafkaguard_adapters.producing.epochs import Epochs
 from kafkaguard_adapters.producing.null_keys import LetterCheck
 from kafkaguard_adapters.producing.reporting import ReportingShell
 from kafkaguard_adapters.wire.io_thread import run
@@ -108,6 +109,7 @@ class KafkaPythonShell(ReportingShell):
         self._open: dict[Any, SourceBatch] = {}
         self._generation = -1
         self._numbers = itertools.count()
+        self._epochs = Epochs()
         #: Guards ``_dying``, ``_is_closed`` and which producer is in use. It is
         #: entered again if a batch of the new producer has failed already.
         self._lock = threading.RLock()
@@ -354,7 +356,7 @@ class KafkaPythonShell(ReportingShell):
         dead = self.producer
         successor = self._builder.build()
         if isinstance(locking_out, SourceBatch):
-            identity = reading.next_identity(dead, locking_out.source)
+            identity = reading.next_identity(dead, locking_out.source, self._epochs)
             if identity is not None and reading.is_idempotent(successor):
                 moving.take_identity(successor, identity, IDENTITY_S)
         with self._lock:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import threading
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kafka import KafkaProducer
 from kafka.errors import (
@@ -28,10 +28,12 @@ from kafka.record import MemoryRecords, MemoryRecordsBuilder
 
 from kafkaguard._delivery.facts import Raw
 
+if TYPE_CHECKING:
+    from kafkaguard_adapters.producing.epochs import Epochs
+
 #: The first broker version with which an idempotent producer may raise its own epoch
 #: (KIP-360).
 _KIP_360 = (2, 5)
-_LAST_EPOCH = 32767
 
 
 class SendArguments(NamedTuple):
@@ -234,21 +236,22 @@ def breaks_sequence(producer: Any, batch: Any) -> bool:
     )
 
 
-def next_identity(producer: Any, batch: Any) -> ProducerIdAndEpoch | None:
+def next_identity(
+    producer: Any, batch: Any, epochs: Epochs
+) -> ProducerIdAndEpoch | None:
     """Return the id and epoch with which a successor fences a batch in flight.
 
     A partition leader refuses an older epoch of an id once it has seen a newer one.
     None if that is not possible.
     """
-    if not batch.has_sequence or batch.producer_epoch >= _LAST_EPOCH:
-        return None
-    if producer.config["api_version"] < _KIP_360:
+    if not batch.has_sequence or producer.config["api_version"] < _KIP_360:
         return None
     current = producer._transaction_manager.producer_id_and_epoch
-    epoch = batch.producer_epoch
+    known = batch.producer_epoch
     if current.producer_id == batch.producer_id:  # the producer may have a newer epoch
-        epoch = max(epoch, current.epoch)
-    return ProducerIdAndEpoch(batch.producer_id, epoch + 1)
+        known = max(known, current.epoch)
+    epoch = epochs.take(batch.producer_id, known)
+    return None if epoch is None else ProducerIdAndEpoch(batch.producer_id, epoch)
 
 
 def is_ready(producer: Any) -> bool:

@@ -19,8 +19,8 @@ from kafkaguard._delivery.facts import Raw
 if TYPE_CHECKING:
     import asyncio
 
-#: The largest epoch of a producer id.
-_LAST_EPOCH = (1 << 15) - 1
+    from kafkaguard_adapters.producing.epochs import Epochs
+
 #: The arguments of aiokafka's ``send`` that the guard knows.
 _OF_SEND = (
     "self",
@@ -174,19 +174,21 @@ def size_alone(producer: Any, raw: Raw) -> int:
     return len(builder.build())
 
 
-def next_identity(dead: Any, batch_of: Any) -> PidAndEpoch | None:
+def next_identity(dead: Any, batch_of: Any, epochs: Epochs) -> PidAndEpoch | None:
     """Return a producer id and epoch that fence the requests of two old producers.
 
     Args:
         dead: The producer that died last.
         batch_of: The producer that has left a batch in flight.
+        epochs: The epochs that successors have taken.
     """
     if batch_of._txn_manager is None:
         return None
     pid, epoch = batch_of._txn_manager._pid_and_epoch
     if dead._txn_manager is not None and dead._txn_manager._pid_and_epoch.pid == pid:
         epoch = max(epoch, dead._txn_manager._pid_and_epoch.epoch)
-    return None if epoch >= _LAST_EPOCH else PidAndEpoch(pid, epoch + 1)
+    newer = epochs.take(pid, epoch)
+    return None if newer is None else PidAndEpoch(pid, newer)
 
 
 def settings_of(producer: Any) -> dict[str, Any] | None:
