@@ -215,7 +215,7 @@ async def test_a_delivered_batch_is_freed_without_the_garbage_collector(
         gc.collect()
         gc.disable()
         try:
-            for _ in range(20):  # the client's sender keeps its last batches
+            for _ in range(200):  # the client's sender keeps its last batches
                 await (await producer.send(kafka_topic, b"v", b"k"))
                 if left() is None:
                     break

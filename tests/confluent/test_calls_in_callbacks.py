@@ -17,6 +17,9 @@ CONFIG = {
     "bootstrap.servers": "127.0.0.1:1",
     "log_level": 0,
     "enable.idempotence": True,
+    # A record that is refused later than this may have been sent before.
+    "retry.backoff.ms": 60_000,
+    "retry.backoff.max.ms": 60_000,
 }
 #: The answers take a time, so that records are accepted before their topic is known.
 MOCK = {**CONFIG, "test.mock.num.brokers": 1, "test.mock.broker.rtt": 20}

@@ -349,7 +349,12 @@ def test_a_new_client_that_cannot_take_over_an_id_is_closed(make):
     assert shell.client is old
     window = shell.window("t", lambda _: False)
     window.mark(next(window.slots), b"k", b"v")
-    old.serves = lambda: window.on_delivery(PURGED, message(b"k", b"v"))
+
+    def serve_once():
+        old.serves = lambda: None
+        window.on_delivery(PURGED, message(b"k", b"v"))
+
+    old.serves = serve_once
     shell.renew(lambda _: None)
     assert shell.open_windows() == []  # the old one has reported its records
     assert shell.client is shell.builder.built[2]
