@@ -96,9 +96,10 @@ unit: archive ## The tests, on a real broker; most of them wait, so four share t
 wheel: .venv/installed ## Build the wheel; try each extra in an empty environment (4 min)
 	$(BIN)/python scripts/check_wheel.py
 
+# Always whole: Sphinx leaves out of the search what it does not write again.
 .PHONY: docs
 docs: .venv/installed ## The documentation, warnings as errors
-	$(BIN)/sphinx-build -q -W --keep-going docs docs/_build/html
+	$(BIN)/sphinx-build -q -E -W --keep-going docs docs/_build/html
 
 # Not part of `make test`, so that it needs no browser.
 .PHONY: site

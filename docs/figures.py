@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
 FIGURES = Path(__file__).with_name("figures.yaml")
-NOT_MEASURED = "not measured yet for this version"
+#: Before a gate below which a benchmark fails.
+LEAST = "at least "
 
 
 def figures() -> dict[str, Any]:
@@ -39,9 +40,9 @@ class PerformanceTables(SphinxDirective):
 
 
 def _head(part: dict[str, Any]) -> str:
-    undated = "of an earlier version" if part["rows"] else NOT_MEASURED
-    when = part.get("date", undated)
-    return f"`python -m benchmarks {part['benchmark']}` ({when}): {part['says']}"
+    return (
+        f"`python -m benchmarks {part['benchmark']}` ({part['date']}): {part['says']}"
+    )
 
 
 def _rows(rows: list[list[Any]]) -> list[str]:
@@ -49,13 +50,16 @@ def _rows(rows: list[list[Any]]) -> list[str]:
         (what, str(measured), str(spread), _gate(measured, gate))
         for what, measured, spread, gate in rows
     )
-    return table(("What", "Median", "From, to", "Gate"), drawn) if rows else []
+    return table(("What", "Median", "From, to", "Gate"), drawn)
 
 
 def _gate(measured: float, gate: float | str) -> str:
     if gate == "":
         return ""
-    return f"{gate}, missed" if measured > float(gate) else str(gate)
+    number = str(gate).removeprefix(LEAST)
+    limit = float(number)
+    is_missed = measured < limit if number != str(gate) else measured > limit
+    return f"{gate}, missed" if is_missed else str(gate)
 
 
 class ReliabilityTable(SphinxDirective):
@@ -68,7 +72,7 @@ class ReliabilityTable(SphinxDirective):
             (
                 f"{each['run']}: {each['what']}",
                 ", ".join(str(each[key]) for key in ("size", "date") if key in each),
-                each.get("result", NOT_MEASURED),
+                each["result"],
             )
             for each in figures()["reliability"]
         )
