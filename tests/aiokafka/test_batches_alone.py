@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 
 import pytest
@@ -9,6 +10,7 @@ from aiokafka.errors import KafkaError, KafkaTimeoutError
 from aiokafka.producer.message_accumulator import BatchBuilder, MessageBatch
 
 from aiokafka import TopicPartition
+from kafkaguard_adapters.aiokafka._private.producing import moving
 from kafkaguard_adapters.aiokafka.batches import SourceBatch, TakenBackError
 
 NO, MAYBE, LOST, NOT_SENT = 19, 20, None, "not sent"
@@ -69,3 +71,28 @@ async def test_a_batch_that_leaves_its_client_was_not_refused_itself(cause, is_a
     try_to_send(batch, NO)
     [refusal] = batch.refusals(cause)
     assert (refusal.blame, refusal.sent, refusal.expired) == ("client", "never", False)
+
+
+async def test_a_dead_producer_hears_the_answers_of_requests_to_other_brokers():
+    """Also where it is stopped twice: the client waits for them after the first time."""
+    heard = []
+
+    async def request():
+        await asyncio.sleep(0.01)
+        heard.append("answer")
+
+    async def send():  # as the client's sender does
+        task = asyncio.create_task(request())
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            await task
+
+    task = asyncio.create_task(send())
+    await asyncio.sleep(0)
+    producer = SimpleNamespace(_sender=SimpleNamespace(sender_task=task))
+    for _ in range(2):
+        moving.stop_sending(producer)
+        await asyncio.sleep(0)
+    await asyncio.wait([task])
+    assert heard == ["answer"]

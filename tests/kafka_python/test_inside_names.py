@@ -112,6 +112,7 @@ class TestReplacedMethods:
         moving.report_batches(producer, lambda _: None)
         moving.report_retries(producer, lambda *_: None)
         moving.note_requests(producer)
+        moving.keep_numbers(producer, lambda _: False)
         moving.report_late_acceptances(producer, lambda *_: None)
         moving.report_late_refusals(producer, lambda *_: None)
         moving.check_appends(producer, lambda *_: None)
@@ -121,10 +122,14 @@ class TestReplacedMethods:
         replaced = {
             ("IncompleteProducerBatches", "add"): producer._accumulator._incomplete,
             ("RecordAccumulator", "append"): producer._accumulator,
+            ("Sender", "_can_split"): producer._sender,
             ("Sender", "_complete_batch"): producer._sender,
             ("Sender", "_create_produce_requests"): producer._sender,
             ("Sender", "_dispatch_error"): producer._sender,
+            ("Sender", "_is_retention_based_unknown_producer_id"): producer._sender,
+            ("Sender", "_send_producer_data"): producer._sender,
             ("TransactionManager", "_enqueue_request"): manager,
+            ("TransactionManager", "bump_producer_id_and_epoch"): manager,
             ("InitProducerIdHandler", "on_complete"): handler,
             ("ClusterMetadata", "request_update"): producer._metadata,
             ("KafkaNetClient", "await_ready"): producer._sender._client,

@@ -63,7 +63,7 @@ def source(*keys, sequence=None, sent=False, retried=False, closed=True, place=P
 
 #: A producer whose sender has made requests of all that it took.
 MADE = SimpleNamespace(
-    _sender=SimpleNamespace(requests_made_at=float("inf")),
+    _sender=SimpleNamespace(requests_made_at=float("inf"), is_sending=False),
     _transaction_manager=object(),
 )
 
@@ -226,7 +226,7 @@ class TestRefusals:
         batch = source(b"a", b"b")
         held = batch.created + len(attempts) - 1.5
         holds = SimpleNamespace(
-            _sender=SimpleNamespace(requests_made_at=held),
+            _sender=SimpleNamespace(requests_made_at=held, is_sending=True),
             _transaction_manager=object(),
         )
         one = followed(batch, holds if attempts[-1] is self.HELD else MADE)
@@ -347,9 +347,11 @@ class Producer:
         if idempotent:
             self._transaction_manager = Manager(transactional=transactional)
         self._sender = SimpleNamespace(
+            _can_split=lambda *_: True,
             _complete_batch=lambda *_: None,
             _create_produce_requests=lambda *_: {},
             _dispatch_error=lambda *_: None,
+            _send_producer_data=lambda _: 0,
             _record_exceptions_fn=Sender._record_exceptions_fn,
         )
 

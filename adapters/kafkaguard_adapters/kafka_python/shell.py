@@ -110,6 +110,8 @@ class KafkaPythonShell(ReportingShell):
         self._generation = -1
         self._numbers = itertools.count()
         self._epochs = Epochs()
+        #: A producer that did not take over a ``transactional.id`` in time.
+        self._unready: Any = None
         #: Guards ``_dying``, ``_is_closed`` and which producer is in use. It is
         #: entered again if a batch of the new producer has failed already.
         self._lock = threading.RLock()
@@ -137,6 +139,8 @@ class KafkaPythonShell(ReportingShell):
         moving.report_batches(producer, begin)
         moving.report_retries(producer, self._make_retry_note())
         moving.note_requests(producer)
+        if reading.is_idempotent(producer):
+            moving.keep_numbers(producer, self._make_doubt())
         self._checks.check_appends_of(producer)
         for source in reading.unfinished(producer):
             if source.produce_future not in self._open:
@@ -174,6 +178,16 @@ class KafkaPythonShell(ReportingShell):
                 batch.is_tried_again(cause, answered=answered)
 
         return note
+
+    def _make_doubt(self) -> Callable[[Any], bool]:
+        """Return a function that tells whether a batch may have been written before."""
+        unfinished = self._open
+
+        def may_be_written(source: Any) -> bool:
+            batch = unfinished.get(source.produce_future)
+            return batch is not None and batch.earlier is not None
+
+        return may_be_written
 
     def _begin(self, producer: Any, generation: int, source: Any, before: int) -> None:
         """Begin to track a batch. The client calls this while it holds its own lock."""
@@ -377,10 +391,18 @@ class KafkaPythonShell(ReportingShell):
         Raises:
             Exception: The new producer cannot be built, or cannot take over.
         """
-        old = self.producer
-        successor = self._builder.build()
+        old, unready = self.producer, self._unready
+        successor = unready or self._builder.build()
+        self._unready = None
         try:
-            prepare(successor)
+            if unready is None:
+                prepare(successor)
+            else:
+                successor.init_transactions()  # waits for the request of the last time
+        except KafkaTimeoutError:
+            # The brokers may have given it the next epoch, so that no other could have.
+            self._unready = successor
+            raise
         except BaseException:
             _close(successor)
             raise
@@ -494,6 +516,8 @@ class KafkaPythonShell(ReportingShell):
             self.producer.close(within, null_logger)
         finally:
             moving.fail_metadata_waiters(self.producer)
+            if self._unready is not None:
+                _close(self._unready)
 
     def stop_replacing(self) -> None:
         """Put no successor in use after this call."""

@@ -219,9 +219,10 @@ class Transactions(ThreadTransactions):
                 self._open_offsets = None
         return DONE if is_answered else Answer("late")
 
-    def _renew(self, _: Step) -> Answer:
+    def _renew(self, step: Step) -> Answer:
         """Let a new producer take over the ``transactional.id``."""
         old = self._shell.producer
+        self._await_epoch(step.until)  # an older epoch would be taken for another's
         self._driver.recreated()
 
         def take_over(successor: Any) -> None:
@@ -244,13 +245,16 @@ class Transactions(ThreadTransactions):
 
     def _cause(self) -> BaseException | None:
         """Return the cause behind the client's text "in an error state", or None."""
+        self._await_epoch(time.monotonic() + _FENCED_S)
+        return reading.transaction_error(self._shell.producer)
+
+    def _await_epoch(self, until: float) -> None:
+        """Wait while the client gets a newer epoch by itself."""
         producer = self._shell.producer
-        end = time.monotonic() + _FENCED_S
-        while reading.is_bumping(producer) and time.monotonic() < end:
+        while reading.is_bumping(producer) and time.monotonic() < until:
             if reading.is_sender_thread(producer):
                 break  # this thread itself has to get the new epoch
             time.sleep(_POLL_S)
-        return reading.transaction_error(producer)
 
 
 def _may_be_done(result: Any) -> bool:

@@ -113,14 +113,46 @@ def note_requests(producer: Any) -> None:
     client makes no requests of what it took with it.
     """
     sender = producer._sender
-    make = sender._create_produce_requests
+    make, send = sender._create_produce_requests, sender._send_producer_data
 
     def note_and_make(collated: Any) -> Any:
         sender.requests_made_at = time.monotonic()
         return make(collated)
 
-    sender.requests_made_at = time.monotonic()
+    def note_and_send(now: Any = None) -> Any:
+        sender.is_sending = True
+        try:
+            return send(now)
+        finally:
+            sender.is_sending = False
+
+    sender.requests_made_at, sender.is_sending = time.monotonic(), False
     sender._create_produce_requests = note_and_make
+    sender._send_producer_data = note_and_send
+
+
+def keep_numbers(producer: Any, may_be_written: Callable[[Any], bool]) -> None:
+    """Let an idempotent producer give no sequence number twice, and none anew.
+
+    After UNKNOWN_PRODUCER_ID the client may number the next batch as the one that it
+    sends again, so the broker would drop it as a copy. The parts of a batch that it
+    splits get new numbers, with which the broker would write them again.
+
+    Args:
+        producer: The client's producer.
+        may_be_written: Returns whether an earlier attempt may have written a batch.
+    """
+    sender = producer._sender
+    can_split = sender._can_split
+
+    def may_split(batch: Any, error: Any) -> Any:
+        return not may_be_written(batch) and can_split(batch, error)
+
+    def is_never(batch: Any, error_cls: Any, log_start_offset: Any) -> bool:  # noqa: ARG001 - the client's own arguments
+        return False
+
+    sender._can_split = may_split
+    sender._is_retention_based_unknown_producer_id = is_never
 
 
 def report_late_refusals(producer: Any, report: Callable[[Any, Any], object]) -> None:
@@ -294,6 +326,7 @@ def stop_sending(producer: Any) -> None:
     """
     manager = producer._transaction_manager
     if manager is not None and not manager.has_fatal_error():
+        manager.bump_producer_id_and_epoch = lambda: None  # else it would get a new id
         manager.reset_producer_id()
 
 

@@ -118,13 +118,15 @@ def drained_at(batch: Any) -> float | None:
 
 
 def was_held_back(producer: Any, batch: Any) -> bool:
-    """Return whether the client took a batch to send it again, and makes no request.
+    """Return whether the client took a batch to send it, and makes no request.
 
-    An idempotent one makes none if the batch has no time left. This is known only until
-    it makes its next request.
+    An idempotent one makes none if a batch that it sends again has no time left, also
+    of what else it took then. This is known only until it makes its next request.
     """
-    is_taken = batch.drained > producer._sender.requests_made_at
-    return bool(is_taken and batch.in_retry() and is_idempotent(producer))
+    sender = producer._sender
+    is_taken = batch.drained > sender.requests_made_at
+    is_over = batch.in_retry() or not sender.is_sending
+    return bool(is_taken and is_over and is_idempotent(producer))
 
 
 def is_first_try(batch: Any) -> bool:

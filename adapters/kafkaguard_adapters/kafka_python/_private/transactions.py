@@ -9,6 +9,7 @@ where Java's client finds out that it was fenced itself.
 
 from __future__ import annotations
 
+import heapq
 from typing import TYPE_CHECKING, Any
 
 from kafka.errors import (
@@ -26,6 +27,7 @@ from kafka.errors import (
     for_code,
 )
 from kafka.producer.transaction_manager import (
+    FindCoordinatorHandler,
     InitProducerIdHandler,
     Priority,
     TransactionState,
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
 #: Answers to an abort which mean that no transaction is open, and that no other
 #: instance has taken over.
 _NOTHING_OPEN = (NoError, InvalidTxnStateError, InvalidProducerIdMappingError)
+#: TRANSACTION_ABORTABLE.
+_ABORTABLE = 120
 #: Other ends of a request without an answer; kafka-python takes them for final errors.
 #: Not ``Cancelled``: the producer was closed, and sends nothing more.
 _NO_ANSWER = (KafkaTimeoutError, NodeNotReadyError, RequestTimedOutError)
@@ -95,11 +99,12 @@ def mend(producer: Any) -> None:
     A request without an answer within ``request_timeout_ms`` is sent again, and so is
     one that could not be sent. Offsets that the brokers refuse are given up when the
     transaction is aborted. The epoch is raised only if no other instance has taken
-    over.
+    over; it ends the requests of the transaction that it aborts.
     """
     _keep_unsent_requests(producer._sender._client)
     manager = producer._transaction_manager
     enqueue = type(manager)._enqueue_request
+    ended = _EndedByEpoch(manager)
 
     def enqueue_mended(request_handler: Any) -> None:
         handler = request_handler
@@ -107,16 +112,81 @@ def mend(producer: Any) -> None:
             handler.fail(TransactionAbortedError())
             return
         if "on_complete" not in vars(handler):
-            handler.on_complete = _repeats_if_lost(handler)
+            handler.on_complete = ended.watch(handler, _repeats_if_lost(handler))
             if isinstance(handler, InitProducerIdHandler) and handler._is_epoch_bump:
                 # Else kafka-python would retry InitProducerId without the epoch, which
                 # fences other instances.
                 handler._is_epoch_bump = False
                 handler = _AbortFirst(manager, handler)
                 handler.on_complete = _repeats_if_lost(handler)
+        elif ended.includes(handler):
+            ended.refuse(handler)
+            return
         enqueue(manager, handler)
 
     manager._enqueue_request = enqueue_mended
+
+
+#: Requests that outlast a transaction.
+_LASTING = (FindCoordinatorHandler, InitProducerIdHandler, _AbortFirst)
+
+
+class _EndedByEpoch:
+    """The requests of transactions that ended since the client got a newer epoch.
+
+    They fail. kafka-python would take a commit that was not sent for done, and a late
+    answer to AddPartitionsToTxn for one of the next transaction.
+
+    Args:
+        manager: The client's transaction manager.
+    """
+
+    def __init__(self, manager: Any) -> None:
+        self.manager = manager
+        self.epochs = 0
+        self.bump = manager.bump_producer_id_and_epoch
+        manager.bump_producer_id_and_epoch = self.bump_and_refuse
+
+    def watch(
+        self, handler: Any, complete: Callable[[int, Any], None]
+    ) -> Callable[[int, Any], None]:
+        """Return what handles the answer to a request of the transaction now."""
+        handler.epochs = self.epochs
+
+        def on_complete(correlation_id: int, response_or_exc: Any) -> None:
+            if self.includes(handler):
+                self.manager.clear_in_flight_transactional_request_correlation_id()
+                self.refuse(handler)
+            else:
+                complete(correlation_id, response_or_exc)
+
+        return on_complete
+
+    def includes(self, handler: Any) -> bool:
+        """Return whether a request's transaction has ended so."""
+        is_lasting = isinstance(handler, _LASTING)
+        return not is_lasting and bool(getattr(handler, "epochs", 0) != self.epochs)
+
+    @staticmethod
+    def refuse(handler: Any) -> None:
+        """Fail a request."""
+        text = "the transaction was aborted, since a record of it has failed"
+        handler.fail(for_code(_ABORTABLE)(text))
+
+    def bump_and_refuse(self) -> None:
+        """Get a newer epoch, and fail the requests that wait for the older one."""
+        manager = self.manager
+        with manager._lock:
+            if manager.is_bumping_epoch() or manager.has_fatal_error():
+                return
+            self.bump()
+            self.epochs += 1
+            requests = manager._pending_requests
+            refused = [each[-1] for each in requests if self.includes(each[-1])]
+            requests[:] = [each for each in requests if not self.includes(each[-1])]
+            heapq.heapify(requests)
+            for handler in refused:
+                self.refuse(handler)
 
 
 def _keep_unsent_requests(client: Any) -> None:

@@ -625,7 +625,8 @@ def stop_sending(producer: Any) -> None:
     The client's sender does this when it is cancelled once.
     """
     task = producer._sender.sender_task
-    if task is not None and not task.done():
+    # A second one would cancel a request in flight, for which the task waits.
+    if task is not None and not task.done() and not task.cancelling():
         task.cancel()
 
 
