@@ -411,7 +411,9 @@ class Outcomes:
         )
         self.settle(origin, "dead_lettered", origin.error)
 
-    def _letter_failed(self, letter: Record, why: object) -> None:
+    def _letter_failed(
+        self, letter: Record, why: object, *, was_sent: bool = False
+    ) -> None:
         origin = letter.origin
         assert origin is not None
         assert origin.error is not None
@@ -421,7 +423,8 @@ class Outcomes:
         self.settle(letter, "failed")
         add_words(
             origin.error,
-            f"its dead letter for topic {letter.place.topic} was not delivered: {why}",
+            f"its dead letter for topic {letter.place.topic} "
+            f"{'may not have been' if was_sent else 'was not'} delivered: {why}",
         )
         self.fail(origin, origin.error)
 
@@ -447,7 +450,7 @@ class Outcomes:
     def end_in_flight(self, record: Record, why: str) -> None:
         """End a record that was sent again and is still on its way."""
         if record.is_letter:
-            self._letter_failed(record, why)
+            self._letter_failed(record, why, was_sent=True)
         else:
             self.fail(record, self._doubtful(record, why))
 

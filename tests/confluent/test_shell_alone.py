@@ -361,6 +361,19 @@ def test_a_new_client_that_cannot_take_over_an_id_is_closed(make):
     assert shell.client.closed == 0
 
 
+def test_what_was_sent_again_counts_with_its_end(make):
+    """A report in between does not count a dead letter as a delivered record."""
+    shell = make()
+    first, again = (
+        shell._begin("t", windows) for windows in (shell.windows, shell._resend_windows)
+    )
+    for window in (first, again):
+        for _ in range(2):
+            window.mark(next(window.slots), b"k", b"v")
+        window.on_delivery(None, message(b"k", b"v"))
+    assert shell.delivered() == {first: 1}
+
+
 def test_each_line_of_the_clients_log_is_taken_from_one_poll(make):
     """The events of the next poll are its own."""
     config = prepare({**CONFIG, "enable.idempotence": True})

@@ -386,10 +386,13 @@ class ConfluentShell(ReportingShell):
     def delivered(self) -> dict[Batch, int]:
         """Count the delivered records of each window that has not ended.
 
+        Not of what was sent again, and of dead letters: they count with their end.
         Their lines of the log came before, also those that nobody has read: what these
         say of the records is known when the records are counted.
         """
-        counts: dict[Batch, int] = {w: w.delivered for w in self.open_windows()}
+        counts: dict[Batch, int] = {
+            each: each.delivered for each in self.open_windows() if not each.is_resend
+        }
         self._hear_lines()
         return counts
 
