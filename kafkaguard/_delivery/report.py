@@ -50,7 +50,7 @@ class DeliveryReport:
         dead_lettered: Rejected records that are in their dead-letter topic.
         dropped: Rejected records that the policy drops.
         superseded: How many of the failed records a later record of their key has
-            overtaken.
+            overtaken; those that became dead letters are not in it.
         aborted: Records that the broker confirmed, of transactions that were aborted.
         maybe_twice: How many of the delivered records may be in their topic twice, at
             most: an attempt whose outcome is unknown came before (``in_doubt:
