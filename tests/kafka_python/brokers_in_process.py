@@ -208,6 +208,7 @@ class Client:
             broker_version_data=True, broker_version=(4, 0), cluster=self.cluster
         )
         self._waiting, self._answers, self._is_woken = threading.Condition(), [], False
+        self.is_closed = False
 
     def send(self, broker, request, wakeup=True):
         """Let a broker handle a request; its answer comes with a poll."""
@@ -274,4 +275,5 @@ class Client:
         return len(self._answers)
 
     def close(self):
-        """Close."""
+        """Take note that it is closed."""
+        self.is_closed = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from contextlib import suppress
 from types import SimpleNamespace
@@ -93,11 +94,13 @@ def test_no_commit_is_told_of_a_transaction_that_a_newer_epoch_has_aborted(make)
 def test_nothing_is_sent_outside_of_a_transaction_after_a_newer_epoch(make):
     """A late answer to AddPartitionsToTxn is one of the transaction that was aborted."""
     brokers, adds, outside = Brokers(partitions=2, brokers=2), [], []
+    is_refused = threading.Event()
 
     def fault(kind, _broker, request, _client):
         if kind != "Produce":
             return 0
         if b"first" in values_in(request):
+            is_refused.set()
             return 45
         if not brokers.transactions["x"][3]:
             outside.extend(values_in(request))
@@ -112,7 +115,7 @@ def test_nothing_is_sent_outside_of_a_transaction_after_a_newer_epoch(make):
     brokers.fault, brokers.delay = fault, delay
     producer = make(brokers, transactional_id="x")
     first = producer.send("t", b"first", b"k", partition=0)
-    time.sleep(0.1)
+    assert is_refused.wait(10)  # its answer is on its way
     producer.send("t", b"second", b"k", partition=1)
     with pytest.raises(errors.KafkaGuardError):
         first.get(5)
@@ -147,7 +150,7 @@ def test_a_take_over_that_outlasts_a_call_is_waited_for_by_the_next_one(make):
 
 
 def test_a_take_over_that_is_never_answered_is_closed_with_the_producer(make):
-    """Its thread ends."""
+    """And there is no third one meanwhile."""
     brokers = Brokers()
 
     def fault(kind, _broker, _request, client):
@@ -164,7 +167,9 @@ def test_a_take_over_that_is_never_answered_is_closed_with_the_producer(make):
     for _ in range(2):
         with pytest.raises(errors.ClientTimeoutError):
             producer.begin_transaction()
-    assert len(brokers.clients) == 2
+    assert [each.is_closed for each in brokers.clients] == [False, False]
+    producer.close(1)
+    assert [each.is_closed for each in brokers.clients] == [True, True]
 
 
 def test_an_abort_while_the_client_gets_a_newer_epoch_fences_nobody(make):
@@ -214,5 +219,5 @@ def test_a_producer_that_was_stopped_gets_no_new_id(make):
     client = producer.client
     moving.stop_sending(client)
     client._transaction_manager.bump_producer_id_and_epoch()
-    time.sleep(0.2)
+    assert not reading.is_bumping(client)
     assert not reading.has_id(client)
