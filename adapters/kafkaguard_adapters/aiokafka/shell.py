@@ -314,7 +314,7 @@ class AIOKafkaShell(ReportingShell):
         successor = self._builder.build()
         await self._start(successor)
         if isinstance(locking_out, SourceBatch) and reading.is_idempotent(successor):
-            identity = reading.next_identity(dead, locking_out.producer, self._epochs)
+            identity = reading.next_identity(locking_out.producer, self._epochs)
             if identity is not None:
                 moving.take_identity(successor, identity)
         if self._is_closed:

@@ -174,19 +174,16 @@ def size_alone(producer: Any, raw: Raw) -> int:
     return len(builder.build())
 
 
-def next_identity(dead: Any, batch_of: Any, epochs: Epochs) -> PidAndEpoch | None:
-    """Return a producer id and epoch that fence the requests of two old producers.
+def next_identity(batch_of: Any, epochs: Epochs) -> PidAndEpoch | None:
+    """Return a producer id and epoch that fence the requests of old producers.
 
     Args:
-        dead: The producer that died last.
         batch_of: The producer that has left a batch in flight.
         epochs: The epochs that successors have taken.
     """
     if batch_of._txn_manager is None:
         return None
     pid, epoch = batch_of._txn_manager._pid_and_epoch
-    if dead._txn_manager is not None and dead._txn_manager._pid_and_epoch.pid == pid:
-        epoch = max(epoch, dead._txn_manager._pid_and_epoch.epoch)
     newer = epochs.take(pid, epoch)
     return None if newer is None else PidAndEpoch(pid, newer)
 
